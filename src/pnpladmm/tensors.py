@@ -1,0 +1,61 @@
+"""Small helpers for batches of pictures: a number per picture, sums per picture."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+PerPicture: TypeAlias = float | Tensor
+"""One number for all pictures, or a tensor of shape (B,) with one per picture."""
+
+
+class InputError(ValueError):
+    """What the caller gave cannot be used; the message says what, with the value, in one line."""
+
+
+def per_picture(value: PerPicture, like: Tensor) -> Tensor:
+    """`value` as a tensor that multiplies pictures `like` of shape (B, C, H, W): () or (B, 1, 1, 1)."""
+    tensor = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    if tensor.numel() == 1:
+        return tensor.reshape(())
+    if tensor.ndim != 1 or len(tensor) != len(like):
+        raise InputError(
+            f"a number per picture has shape {tuple(tensor.shape)}: give one number, or {len(like)} of them"
+        )
+    return tensor.reshape(-1, 1, 1, 1)
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Inner product of each picture of `a` with that of `b`, summed in float64: (B, ...) -> (B,)."""
+    return (a.double() * b.double()).flatten(1).sum(1)
+
+
+def squared_norm(a: Tensor) -> Tensor:
+    """`||a||^2` of each picture, summed in float64: (B, ...) -> (B,)."""
+    return dot(a, a)
+
+
+def check_positive(name: str, value: PerPicture) -> None:
+    """Refuse a parameter that is not a finite number above 0."""
+    tensor = torch.as_tensor(value, dtype=torch.float64)
+    good = torch.isfinite(tensor) & (tensor > 0)
+    if tensor.numel() == 0 or tensor.ndim > 1 or not bool(good.all()):
+        raise InputError(f"{name} = {value}: give a finite number above 0, or one for each picture")
+
+
+def check_pictures(name: str, x: Tensor) -> None:
+    """Refuse what is not a non-empty, finite batch (B, C, H, W) of float32 or float64."""
+    if not isinstance(x, Tensor):
+        raise InputError(f"{name} is a {type(x).__name__}: give a torch tensor of shape (B, C, H, W)")
+    if x.ndim != 4 or x.numel() == 0:
+        raise InputError(f"{name} has shape {tuple(x.shape)}: give a non-empty (B, C, H, W)")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise InputError(f"{name} has dtype {x.dtype}: give float32 or float64, nominally in [0, 1]")
+    bad = int((~torch.isfinite(x)).sum())
+    if bad:
+        raise InputError(
+            f"{name} has {bad} pixels that are NaN or infinite: fill them and give them precision 0 "
+            "(WeightedGaussian)"
+        )
