@@ -1,1 +1,74 @@
-"""Plug & Play linearized ADMM for pictures degraded by operators that no closed form undoes."""
+"""Plug & Play linearized ADMM for pictures degraded by operators that no closed form undoes.
+
+import pnpladmm as pl
+
+op = pl.SpatiallyVaryingBlur(kernels, weights, boundary="unknown")
+problem = pl.Problem(observed, op, pl.Gaussian(sigma=5 / 255))
+result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.03))
+print(result.status.advice, result.certificate)
+"""
+
+from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
+from pnpladmm.denoisers import Promise, as_denoiser, load_denoiser
+from pnpladmm.operators import (
+    Decimation,
+    LinearOperator,
+    Mask,
+    NormBound,
+    SpatiallyVaryingBlur,
+    SubsampledTransform,
+    check_adjoint,
+)
+from pnpladmm.solvers import (
+    ADMM,
+    FISTA,
+    ISTA,
+    LADMM,
+    Certificate,
+    History,
+    Level,
+    PrimalDual,
+    Problem,
+    Progress,
+    Result,
+    RichardsonLucy,
+    Status,
+    load_state,
+    save_state,
+    solve,
+)
+from pnpladmm.tensors import InputError
+
+__all__ = [
+    "ADMM",
+    "FISTA",
+    "ISTA",
+    "LADMM",
+    "Certificate",
+    "Decimation",
+    "Gaussian",
+    "History",
+    "InputError",
+    "Level",
+    "LinearOperator",
+    "Mask",
+    "NormBound",
+    "Poisson",
+    "PrimalDual",
+    "Problem",
+    "Progress",
+    "Promise",
+    "Result",
+    "RichardsonLucy",
+    "SpatiallyVaryingBlur",
+    "Status",
+    "SubsampledTransform",
+    "WeightedGaussian",
+    "as_denoiser",
+    "check_adjoint",
+    "load_denoiser",
+    "load_state",
+    "save_state",
+    "solve",
+]
+__version__ = "0.1.0"

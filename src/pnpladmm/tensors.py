@@ -16,10 +16,15 @@ class InputError(ValueError):
 
 
 def per_picture(value: PerPicture, like: Tensor) -> Tensor:
-    """`value` as a tensor that multiplies pictures `like` of shape (B, C, H, W): () or (B, 1, 1, 1)."""
+    """`value` as a tensor that multiplies pictures `like` of shape (B, C, H, W): () or (B, 1, 1, 1).
+
+    What it returned once it takes again.
+    """
     tensor = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     if tensor.numel() == 1:
         return tensor.reshape(())
+    if tensor.shape == (len(like), 1, 1, 1):
+        return tensor
     if tensor.ndim != 1 or len(tensor) != len(like):
         raise InputError(
             f"a number per picture has shape {tuple(tensor.shape)}: give one number, or {len(like)} of them"

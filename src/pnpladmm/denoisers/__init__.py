@@ -1,1 +1,48 @@
-"""."""
+"""Denoisers: `d(x, sigma)` and what each one promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pnpladmm.denoisers.base import Denoiser, Promise, promise_of
+from pnpladmm.denoisers.network import as_denoiser
+from pnpladmm.denoisers.pretrained import SHIPPED, load_network
+from pnpladmm.denoisers.quadratic import Identity, Tikhonov
+from pnpladmm.denoisers.thresholding import HardThreshold, SoftThreshold
+from pnpladmm.denoisers.tv import TotalVariation
+from pnpladmm.tensors import InputError
+
+CLASSICAL: dict[str, Callable[[], Denoiser]] = {
+    "tv": TotalVariation,
+    "soft": SoftThreshold,
+    "hard": HardThreshold,
+    "tikhonov": Tikhonov,
+    "identity": Identity,
+}
+
+
+def load_denoiser(name: str | Path, device: str | None = None) -> Denoiser:
+    """A denoiser by name (a classical prior or a shipped network), or from a file of weights."""
+    if str(name) in CLASSICAL:
+        return CLASSICAL[str(name)]()
+    if str(name) not in SHIPPED and not Path(name).suffix:
+        raise InputError(
+            f"denoiser {str(name)!r}: choose one of {', '.join([*SHIPPED, *CLASSICAL])}, or a weight file"
+        )
+    return load_network(name, device=device)
+
+
+__all__ = [
+    "CLASSICAL",
+    "Denoiser",
+    "HardThreshold",
+    "Identity",
+    "Promise",
+    "SoftThreshold",
+    "Tikhonov",
+    "TotalVariation",
+    "as_denoiser",
+    "load_denoiser",
+    "promise_of",
+]

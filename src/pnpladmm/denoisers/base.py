@@ -36,10 +36,11 @@ class Denoiser(Protocol):
 class EvaluablePrior(Protocol):
     """A denoiser that can evaluate the `phi` whose proximal operator it is."""
 
-    def prior(self, x: Tensor, v: Tensor, sigma: PerPicture, /) -> Tensor:
+    def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
         """`phi(x)` of each picture, shape (B,), float64, where `x = D_sigma(v) = prox_phi(v)`.
 
-        Classical priors: `phi = sigma^2 f`, whatever `v`. Gradient steps know `phi` only through `v`.
+        `v` is None for a picture that the denoiser did not make (a start). Classical priors know
+        `phi = sigma^2 f` anyway; gradient steps know `phi` only through `v`, and then return None.
         With `lambda = L_x sigma_d^2` the objective's prior term is `lambda f = L_x phi`.
         """
         ...

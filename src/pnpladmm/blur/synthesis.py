@@ -1,0 +1,89 @@
+"""Kernels and weights made from numbers: motion, Gaussian, defocus; regions with soft borders.
+
+Kernels are float64, non-negative, of sum 1, of odd size with their centre in the middle pixel. Lengths are
+in pixels; angles in degrees, counter-clockwise from the right as the picture is seen (rows run down).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from scipy.ndimage import gaussian_filter
+from torch import Tensor
+
+from pnpladmm.tensors import InputError, check_positive
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Density: TypeAlias = Callable[[Array, Array], Array]
+
+# Samples a pixel in each direction: edges of discs and lines are right to about a hundredth of a pixel.
+SUPERSAMPLING = 8
+
+
+def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int | None = None) -> Tensor:
+    """A Gaussian of standard deviation `sigma`, or (along, across) the direction `angle`."""
+    along, across = (sigma, sigma) if isinstance(sigma, int | float) else sigma
+    check_positive("sigma", along)
+    check_positive("sigma", across)
+    turn = math.radians(angle)
+
+    def density(x: Array, y: Array) -> Array:
+        a = x * math.cos(turn) + y * math.sin(turn)
+        b = -x * math.sin(turn) + y * math.cos(turn)
+        result: Array = np.exp(-0.5 * ((a / along) ** 2 + (b / across) ** 2))
+        return result
+
+    return _sampled(density, 4 * max(along, across), size)
+
+
+def defocus(radius: float, size: int | None = None) -> Tensor:
+    """A uniform disc: a lens out of focus."""
+    check_positive("radius", radius)
+    return _sampled(lambda x, y: (x**2 + y**2 <= radius**2).astype(float), radius, size)
+
+
+def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor:
+    """A straight line of uniform speed through the centre, one pixel wide."""
+    check_positive("length", length)
+    turn = math.radians(angle)
+
+    def line(x: Array, y: Array) -> Array:
+        along = x * math.cos(turn) + y * math.sin(turn)
+        across = -x * math.sin(turn) + y * math.cos(turn)
+        return ((np.abs(along) <= length / 2) & (np.abs(across) <= 0.5)).astype(float)
+
+    return _sampled(line, length / 2 + 0.5, size)
+
+
+def common_size(kernels: list[Tensor]) -> Tensor:
+    """Kernels (k, k) of different odd sizes, padded with zeros round their centres: (P, k, k)."""
+    side = max(max(k.shape) for k in kernels)
+    bank = torch.zeros(len(kernels), side, side, dtype=torch.float64)
+    for target, kernel in zip(bank, kernels, strict=True):
+        top, left = side // 2 - kernel.shape[0] // 2, side // 2 - kernel.shape[1] // 2
+        target[top : top + kernel.shape[0], left : left + kernel.shape[1]] = kernel
+    return bank
+
+
+def soft_regions(labels: Array, feather: float) -> Tensor:
+    """A label map (H, W) of 0 .. P-1 as weights (P, H, W) that sum to one, smooth over `feather` pixels."""
+    count = int(labels.max()) + 1
+    hard = np.stack([labels == i for i in range(count)]).astype(np.float64)
+    if feather > 0:
+        hard = np.stack([gaussian_filter(mask, feather, mode="nearest", truncate=3) for mask in hard])
+    return torch.from_numpy(hard / hard.sum(0))
+
+
+def _sampled(density: Density, reach: float, size: int | None) -> Tensor:
+    half = math.ceil(reach - 0.5) if size is None else size // 2
+    if size is not None and (size < 1 or size % 2 == 0):
+        raise InputError(f"kernel size {size}: give an odd number of pixels")
+    side = 2 * half + 1
+    fine = (np.arange(side * SUPERSAMPLING) + 0.5) / SUPERSAMPLING - side / 2
+    values = density(fine[None, :], -fine[:, None])  # rows run down, y runs up
+    kernel = values.reshape(side, SUPERSAMPLING, side, SUPERSAMPLING).mean((1, 3))
+    return torch.from_numpy(kernel / kernel.sum())

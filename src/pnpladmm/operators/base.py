@@ -1,0 +1,167 @@
+"""Linear maps between batches of pictures, with exact adjoints.
+
+An operator maps pictures (B, C, H, W) to measurements (B, C, H', W'). It knows tensors only: dtype and
+device are those of what it is given.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.operators.norm import NormBound, bound_norm_squared
+from pnpladmm.tensors import InputError, squared_norm
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator as ScipyOperator
+
+Shape: TypeAlias = tuple[int, int, int, int]
+"""(B, C, H, W)."""
+
+
+class LinearOperator(ABC):
+    """`y = A x` and `x = A^T y`. Subclasses give the two maps, the shapes, and what is known of the entries."""
+
+    channelwise: bool = True
+    """Each channel of `A x` depends on that channel of `x` alone."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """`A x`."""
+
+    @abstractmethod
+    def adjoint(self, y: Tensor) -> Tensor:
+        """`A^T y`: `<A x, y> = <x, A^T y>` to rounding."""
+
+    @abstractmethod
+    def output_shape(self, shape: Shape) -> Shape:
+        """Shape of `A x` for `x` of this shape; refuses a shape that does not fit."""
+
+    @abstractmethod
+    def input_shape(self, shape: Shape) -> Shape:
+        """Shape of `A^T y` for `y` of this shape; refuses a shape that does not fit."""
+
+    @property
+    def domain(self) -> Shape | None:
+        """The smallest shape of `x` on which the operator's norm shows; None if it fits any size."""
+        return None
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the operator's own tensors lie; None if it has none."""
+        return None
+
+    def absolute(self) -> LinearOperator | None:
+        """A non-negative operator that dominates `|A|` entry by entry; `self` if `A` is non-negative.
+
+        Its norm bounds that of `A` from above, and can itself be bounded. None where nothing is known.
+        """
+        return None
+
+    def norm_squared(self, shape: Shape | None = None) -> NormBound:
+        """Lower and upper bound of `||A||^2`, one for each picture that has an operator of its own.
+
+        `shape` is that of `x`; needed only by operators that fit any size.
+        """
+        shape = shape or self.domain
+        if shape is None:
+            raise InputError(
+                f"the norm of {type(self).__name__} depends on the picture's size: give its shape"
+            )
+        return bound_norm_squared(self, shape)
+
+    def __matmul__(self, inner: LinearOperator) -> LinearOperator:
+        """`outer @ inner`: first `inner`, then `outer`."""
+        from pnpladmm.operators.composition import Composition
+
+        return Composition(self, as_operator(inner))
+
+    def to_scipy(self, shape: Shape) -> ScipyOperator:
+        """The operator on flattened float64 pictures of this shape, for scipy's solvers."""
+        from scipy.sparse.linalg import LinearOperator as ScipyOperator
+
+        out = self.output_shape(shape)
+
+        def run(apply: Any, v: np.ndarray, shape: Shape) -> np.ndarray:
+            x = torch.as_tensor(np.asarray(v, dtype=np.float64).reshape(shape), device=self.device)
+            result: np.ndarray = apply(x).cpu().numpy().ravel()
+            return result
+
+        return ScipyOperator(
+            shape=(int(np.prod(out)), int(np.prod(shape))),
+            matvec=lambda v: run(self.forward, v, shape),
+            rmatvec=lambda v: run(self.adjoint, v, out),
+            dtype=np.float64,
+        )
+
+
+class PhysicsOperator(LinearOperator):
+    """An object with `A(x)` and `A_adjoint(y)` (deepinv's linear physics) as an operator.
+
+    Nothing is known of its entries, so its norm has a lower bound by power iteration and no upper bound.
+    """
+
+    channelwise = False
+
+    def __init__(self, physics: Any) -> None:
+        self.physics = physics
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`physics.A(x)`."""
+        result: Tensor = self.physics.A(x)
+        return result
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """`physics.A_adjoint(y)`."""
+        result: Tensor = self.physics.A_adjoint(y)
+        return result
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Found by applying the map once."""
+        return _shape(self.forward(torch.zeros(shape)))
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """Found by applying the adjoint once."""
+        return _shape(self.adjoint(torch.zeros(shape)))
+
+
+def as_operator(operator: Any) -> LinearOperator:
+    """`operator` itself, or an object with `A` and `A_adjoint` wrapped."""
+    if isinstance(operator, LinearOperator):
+        return operator
+    if hasattr(operator, "A") and hasattr(operator, "A_adjoint"):
+        return PhysicsOperator(operator)
+    raise InputError(
+        f"operator is a {type(operator).__name__}: give a pnpladmm operator, or an object with A and A_adjoint"
+    )
+
+
+def check_adjoint(operator: Any, shape: Shape, seed: int = 0) -> float:
+    """Relative mismatch `|<A x, y> - <x, A^T y>| / (||A x|| ||y||)` for random x and y, in float64.
+
+    A true adjoint gives about 1e-16; one that weights on the wrong side gives 0.1 or more.
+    """
+    operator = as_operator(operator)
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, dtype=torch.float64, generator=generator).to(operator.device)
+    ax = operator.forward(x)
+    # y close to A x, so that the inner product is large and a relative mismatch means something.
+    noise = torch.randn(ax.shape, dtype=torch.float64, generator=generator).to(ax.device)
+    y = ax + noise * (squared_norm(ax).sum() / ax.numel()).sqrt()
+    mismatch = (ax * y).sum() - (x * operator.adjoint(y)).sum()
+    return float(mismatch.abs() / (ax.norm() * y.norm()).clamp_min(torch.finfo(torch.float64).tiny))
+
+
+def check_size(name: str, got: tuple[int, int], wanted: tuple[int, int]) -> None:
+    """Refuse pictures that do not have the size an operator was made for."""
+    if got != wanted:
+        raise InputError(f"{name} is {got[0]}x{got[1]}: the operator takes {wanted[0]}x{wanted[1]}")
+
+
+def _shape(x: Tensor) -> Shape:
+    b, c, h, w = x.shape
+    return b, c, h, w

@@ -1,0 +1,237 @@
+"""Blur that changes over the picture: `H = sum_i U_i K_i` (O'Leary) with exact adjoint."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import torch
+from torch import Tensor
+
+from pnpladmm.operators.base import LinearOperator, Shape, check_size
+from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
+from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, make_bank
+from pnpladmm.tensors import InputError
+
+Order: TypeAlias = Literal["convolve-then-weight", "weight-then-convolve"]
+
+
+class SpatiallyVaryingBlur(LinearOperator):
+    """`H x = sum_i U_i (k_i * x)`, or `sum_i k_i * (U_i x)` for `order="weight-then-convolve"`.
+
+    kernels : (P, kh, kw), shared by all channels, or (P, C, kh, kw). True convolution, not correlation; the
+        centre of a kernel is its index `k // 2`. Not normalised here.
+    weights : (P, H, W). They may be negative and need not sum to one. With a leading B, (B, P, H, W), each
+        picture has a blur of its own, and the kernels have a leading B too.
+    boundary : `circular`, `replicate`, `reflect` or `zero` say what lies beyond the border. `unknown` says
+        that the picture is a crop of a larger scene: the operator maps the scene, `k - 1` rows and columns
+        larger, to the picture, and nothing is invented.
+    order : weights lie where they act: on the blurred picture for `convolve-then-weight` (the paper's), on
+        the sharp one for `weight-then-convolve` (with `unknown` they have the scene's size).
+
+    Uniform blur is P = 1 with a weight of ones. `H^T` is `sum_i K_i^T U_i`: weight first, then correlate.
+    """
+
+    def __init__(
+        self,
+        kernels: Any,
+        weights: Any,
+        boundary: Boundary = "circular",
+        order: Order = "convolve-then-weight",
+    ) -> None:
+        check_boundary(boundary)
+        if order not in get_args(Order):
+            raise InputError(f"order {order!r}: choose one of {', '.join(get_args(Order))}")
+        self.boundary, self.order = boundary, order
+        self.kernels, self.weights = _check(kernels, weights)
+        kh, kw = self.kernels.shape[-2:]
+        h, w = self.weights.shape[-2:]
+        if boundary == "unknown" and order == "weight-then-convolve":
+            self.scene, self.observed = (h, w), (h - kh + 1, w - kw + 1)
+        else:
+            self.observed = (h, w)
+            self.scene = (h + kh - 1, w + kw - 1) if boundary == "unknown" else (h, w)
+        if kh > self.observed[0] or kw > self.observed[1]:
+            raise InputError(
+                f"kernels are {kh}x{kw}, the picture {self.observed[0]}x{self.observed[1]}: "
+                "a kernel must fit into the picture; crop its empty margin"
+            )
+        after = (kh // 2, kw // 2)
+        before = (kh - 1 - after[0], kw - 1 - after[1])
+        self.extension = None if boundary == "unknown" else Extension(boundary, self.scene, before, after)
+        self._banks: dict[tuple[torch.device, torch.dtype], DenseBank | BoxBank] = {}
+
+    @property
+    def domain(self) -> Shape:
+        """Shape of one picture (or one for each blur) as the kernels see it."""
+        return self.weights.shape[0], self.kernels.shape[2], *self.scene
+
+    @property
+    def device(self) -> torch.device:
+        """Where kernels and weights lie. Pictures may lie elsewhere: a copy is kept there."""
+        return self.weights.device
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(B, C, observed size)."""
+        self._check_batch(shape)
+        check_size("the picture", shape[2:], self.scene)
+        return *shape[:2], *self.observed
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """(B, C, size of the scene)."""
+        self._check_batch(shape)
+        check_size("the blurred picture", shape[2:], self.observed)
+        return *shape[:2], *self.scene
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Blur: (B, C, scene) -> (B, C, observed)."""
+        self.output_shape(cast(Shape, tuple(x.shape)))
+        bank = self._bank(x)
+        return bank.forward(self._extend(x, bank))
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """`H^T y`: (B, C, observed) -> (B, C, scene)."""
+        self.input_shape(cast(Shape, tuple(y.shape)))
+        bank = self._bank(y)
+        x = bank.adjoint(y)
+        return x if self._whole(bank) else cast(Extension, self.extension).adjoint(x)
+
+    def absolute(self) -> LinearOperator:
+        """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
+        if bool((self.kernels >= 0).all()) and bool((self.weights >= 0).all()):
+            return self
+        return AbsoluteBlur(self)
+
+    def data(self, like: Tensor) -> BankData:
+        """Kernels and weights in the dtype and on the device of `like`; weights where the bank wants them."""
+        kernels, weights = (t.to(like.device, like.dtype) for t in (self.kernels, self.weights))
+        if self.order == "convolve-then-weight":
+            return BankData(kernels, weights, "observed")
+        # E (u x) = (E u)(E x), so the weights are extended once instead of every product.
+        extended = weights if self.extension is None else self.extension.forward(weights)
+        return BankData(kernels, extended, "extended")
+
+    def _bank(self, like: Tensor) -> DenseBank | BoxBank:
+        key = (like.device, like.dtype)
+        if key not in self._banks:
+            data = self.data(like)
+            plain = BankData(data.kernels, self.weights.to(like.device, like.dtype), data.weights_on)
+            circular = plain if self.boundary == "circular" else None
+            self._banks[key] = make_bank(data, self.observed, circular)
+        return self._banks[key]
+
+    def _whole(self, bank: DenseBank | BoxBank) -> bool:
+        """Does the bank take the picture as it is?"""
+        return self.extension is None or bank.extended == self.scene
+
+    def _extend(self, x: Tensor, bank: DenseBank | BoxBank) -> Tensor:
+        return x if self._whole(bank) else cast(Extension, self.extension).forward(x)
+
+    def _check_batch(self, shape: Shape) -> None:
+        b, c = self.weights.shape[0], self.kernels.shape[2]
+        if b not in (1, shape[0]):
+            raise InputError(f"blurs: {b}, pictures: {shape[0]}: they must match")
+        if c not in (1, shape[1]):
+            raise InputError(f"kernels have {c} channels, the picture has {shape[1]}: they must match")
+
+
+class AbsoluteBlur(LinearOperator):
+    """`|sum_i U_i K_i|`: the absolute value of every entry of a signed blur. Exact, one shift at a time.
+
+    Much tighter than `sum_i |U_i| |K_i|`, which counts what cancels, and much slower than a blur: it serves
+    to bound norms. Beyond the border `|A E| <= |A| E`, since `E` is non-negative.
+    """
+
+    def __init__(self, blur: SpatiallyVaryingBlur) -> None:
+        self.blur = blur
+
+    @property
+    def domain(self) -> Shape:
+        """That of the blur."""
+        return self.blur.domain
+
+    @property
+    def device(self) -> torch.device:
+        """That of the blur."""
+        return self.blur.device
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """That of the blur."""
+        return self.blur.output_shape(shape)
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """That of the blur."""
+        return self.blur.input_shape(shape)
+
+    def absolute(self) -> LinearOperator:
+        """Itself."""
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`sum_d |c_d| shift_d(x)` with `c_d = sum_i u_i k_i[d]`."""
+        return self._apply(x, transposed=False)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """The shifts undone, each weighted with the same `|c_d|`."""
+        return self._apply(y, transposed=True)
+
+    def _apply(self, v: Tensor, transposed: bool) -> Tensor:
+        data = self.blur.data(v)
+        extension = self.blur.extension
+        kh, kw = data.kernel_size
+        h, w = self.blur.observed
+        if transposed:
+            result = v.new_zeros(*v.shape[:2], h + kh - 1, w + kw - 1)
+        else:
+            result = v.new_zeros(*v.shape[:2], h, w)
+            v = v if extension is None else extension.forward(v)
+        for a, b in torch.nonzero(data.kernels.abs().amax((0, 1, 2))).tolist():
+            top, left = kh - 1 - a, kw - 1 - b
+            window = (..., slice(top, top + h), slice(left, left + w))
+            weights = data.weights if data.weights_on == "observed" else data.weights[window]
+            size = torch.einsum("bpohw,bpc->bchw", weights, data.kernels[..., a, b]).abs()
+            if transposed:
+                result[window] += size * v
+            else:
+                result += size * v[window]
+        return extension.adjoint(result) if transposed and extension is not None else result
+
+
+def _check(kernels: Any, weights: Any) -> tuple[Tensor, Tensor]:
+    """Kernels as (b, P, c, kh, kw) and weights as (b, P, 1, H, W), or a sentence on what is wrong."""
+    kernels, weights = _real("kernels", kernels), _real("weights", weights)
+    if weights.ndim not in (3, 4):
+        raise InputError(f"weights have shape {tuple(weights.shape)}: give (P, H, W), or (B, P, H, W)")
+    if weights.ndim == 3:
+        weights = weights.unsqueeze(0)
+        if kernels.ndim in (3, 4):
+            kernels = kernels.unsqueeze(0)
+    if kernels.ndim == 4:
+        kernels = kernels.unsqueeze(2)
+    if kernels.ndim != 5 or 0 in kernels.shape:
+        raise InputError(
+            f"kernels have shape {tuple(kernels.shape)}: give (P, k, k) or (P, C, k, k), "
+            "with a leading B if the weights have one"
+        )
+    if kernels.shape[0] != weights.shape[0]:
+        raise InputError(
+            f"kernels for {kernels.shape[0]} pictures, weights for {weights.shape[0]}: they must match"
+        )
+    if kernels.shape[1] != weights.shape[1]:
+        raise InputError(f"kernels: {kernels.shape[1]}, weights: {weights.shape[1]}: they must match")
+    for name, tensor in (("kernels", kernels), ("weights", weights)):
+        if not bool(tensor.flatten(1).any(1).all()):
+            raise InputError(f"{name} are all zero: such a blur makes every picture black")
+    return kernels, weights.unsqueeze(2)
+
+
+def _real(name: str, values: Any) -> Tensor:
+    tensor = torch.as_tensor(values)
+    if tensor.is_complex():
+        raise InputError(f"{name} have dtype {tensor.dtype}: give real numbers")
+    if not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.float()
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(
+            f"{name} have {int((~torch.isfinite(tensor)).sum())} values that are NaN or infinite"
+        )
+    return tensor

@@ -1,0 +1,69 @@
+"""`outer @ inner`: one operator after another."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pnpladmm.operators.base import LinearOperator, Shape
+from pnpladmm.operators.norm import NormBound, bound_norm_squared
+
+
+class Composition(LinearOperator):
+    """`A = outer inner`, `A^T = inner^T outer^T`."""
+
+    def __init__(self, outer: LinearOperator, inner: LinearOperator) -> None:
+        self.outer, self.inner = outer, inner
+        self.channelwise = outer.channelwise and inner.channelwise
+        if self.domain is not None:
+            self.output_shape(self.domain)  # sizes that do not fit are refused here
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`outer(inner(x))`."""
+        return self.outer.forward(self.inner.forward(x))
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """`inner^T(outer^T(y))`."""
+        return self.inner.adjoint(self.outer.adjoint(y))
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Shape after both."""
+        return self.outer.output_shape(self.inner.output_shape(shape))
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """Shape before both."""
+        return self.inner.input_shape(self.outer.input_shape(shape))
+
+    @property
+    def domain(self) -> Shape | None:
+        """That of the inner operator where it has one, else what the outer one asks of it."""
+        if self.inner.domain is None:
+            return None if self.outer.domain is None else self.inner.input_shape(self.outer.domain)
+        if self.outer.domain is None:
+            return self.inner.domain
+        b, c = (max(pair) for pair in zip(self.inner.domain[:2], self.outer.domain[:2], strict=True))
+        return b, c, *self.inner.domain[2:]
+
+    @property
+    def device(self) -> torch.device | None:
+        """That of either."""
+        return self.inner.device or self.outer.device
+
+    def absolute(self) -> LinearOperator | None:
+        """`|outer inner| <= |outer| |inner|`."""
+        outer, inner = self.outer.absolute(), self.inner.absolute()
+        if outer is None or inner is None:
+            return None
+        if outer is self.outer and inner is self.inner:
+            return self
+        return Composition(outer, inner)
+
+    def norm_squared(self, shape: Shape | None = None) -> NormBound:
+        """Bounded as a whole where the entries allow it, else by the product: a product is 2 to 4 times loose."""
+        shape = shape or self.domain
+        if shape is None or self.absolute() is None:
+            product = self.outer.norm_squared(
+                None if shape is None else self.inner.output_shape(shape)
+            ) * self.inner.norm_squared(shape)
+            return product if shape is None else product.intersect(bound_norm_squared(self, shape))
+        return bound_norm_squared(self, shape)

@@ -1,0 +1,166 @@
+"""Operators that keep some of what there is: decimation, masks, subsampled transforms."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import torch
+from torch import Tensor
+
+from pnpladmm.operators.base import LinearOperator, Shape, check_size
+from pnpladmm.operators.norm import NormBound
+from pnpladmm.tensors import InputError
+from pnpladmm.transforms import DCT, Hadamard
+
+TransformName: TypeAlias = Literal["dct", "hadamard"]
+
+
+class Decimation(LinearOperator):
+    """`(S x)[i, j] = x[f i, f j]`: every f-th pixel, from the first. After a blur: super-resolution."""
+
+    def __init__(self, factor: int) -> None:
+        if not isinstance(factor, int) or factor < 1:
+            raise InputError(f"decimation factor {factor!r}: give a whole number, 1 or more")
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Keep every f-th pixel of each axis."""
+        self.output_shape(cast(Shape, tuple(x.shape)))
+        return x[..., :: self.factor, :: self.factor].contiguous()
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """Put the pixels back, zeros between them."""
+        x = y.new_zeros(self.input_shape(cast(Shape, tuple(y.shape))))
+        x[..., :: self.factor, :: self.factor] = y
+        return x
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Sides divided by the factor; they must be multiples of it."""
+        b, c, h, w = shape
+        if h % self.factor or w % self.factor:
+            raise InputError(
+                f"a picture of {h}x{w} cannot be decimated by {self.factor}: crop it to a multiple"
+            )
+        return b, c, h // self.factor, w // self.factor
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """Sides times the factor."""
+        b, c, h, w = shape
+        return b, c, h * self.factor, w * self.factor
+
+    def absolute(self) -> LinearOperator:
+        """Itself."""
+        return self
+
+    def norm_squared(self, shape: Shape | None = None) -> NormBound:
+        """1."""
+        return NormBound.exactly(1.0)
+
+
+class Mask(LinearOperator):
+    """`M x = mask x`: inpainting for a mask of zeros and ones. (H, W), (C, H, W) or (B, C, H, W)."""
+
+    def __init__(self, mask: Any) -> None:
+        mask = torch.as_tensor(mask)
+        if mask.ndim not in (2, 3, 4) or 0 in mask.shape:
+            raise InputError(f"mask has shape {tuple(mask.shape)}: give (H, W), (C, H, W) or (B, C, H, W)")
+        if not mask.is_floating_point():
+            mask = mask.float()
+        if not bool(torch.isfinite(mask).all()) or not bool(mask.any()):
+            raise InputError("the mask is all zero, NaN or infinite: it must keep some pixels")
+        self.mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`mask x`."""
+        self.output_shape(cast(Shape, tuple(x.shape)))
+        return self.mask.to(x.device, x.dtype) * x
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """The same."""
+        return self.forward(y)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """The same."""
+        check_size("the picture", shape[2:], cast(tuple[int, int], tuple(self.mask.shape[2:])))
+        for have, given, what in zip(self.mask.shape[:2], shape[:2], ("pictures", "channels"), strict=True):
+            if have not in (1, given):
+                raise InputError(f"the mask has {have} {what}, the batch {given}: they must match")
+        return shape
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """The same."""
+        return self.output_shape(shape)
+
+    @property
+    def domain(self) -> Shape:
+        """Shape of the mask."""
+        return cast(Shape, tuple(self.mask.shape))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the mask lies."""
+        return self.mask.device
+
+    def absolute(self) -> LinearOperator:
+        """`|mask|`."""
+        return self if bool((self.mask >= 0).all()) else Mask(self.mask.abs())
+
+    def norm_squared(self, shape: Shape | None = None) -> NormBound:
+        """`max |mask|^2` of each picture, exactly."""
+        return NormBound.exactly(self.mask.double().square().flatten(1).amax(1))
+
+
+class SubsampledTransform(LinearOperator):
+    """Compressed sensing: `A = R T S`. Random signs, an orthonormal transform, a random subset of rows.
+
+    Measurements have shape (B, C, 1, m). The rows of `A` are orthonormal, so `A A^T = Id` and `||A|| = 1`.
+    """
+
+    def __init__(
+        self, size: tuple[int, int], fraction: float, transform: TransformName = "dct", seed: int = 0
+    ) -> None:
+        if not 0 < fraction <= 1:
+            raise InputError(f"fraction {fraction}: give the share of measurements, above 0 and at most 1")
+        if transform not in get_args(TransformName):
+            raise InputError(f"transform {transform!r}: choose one of {', '.join(get_args(TransformName))}")
+        self.size = size
+        self.transform = DCT() if transform == "dct" else Hadamard()
+        generator = torch.Generator().manual_seed(seed)
+        pixels = size[0] * size[1]
+        self.rows = (
+            torch.randperm(pixels, generator=generator)[: max(1, round(fraction * pixels))].sort().values
+        )
+        self.signs = torch.randint(0, 2, size, generator=generator).float() * 2 - 1
+        self.transform.forward(torch.zeros(1, 1, *size))  # a size that does not fit is refused here
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`R T S x`: (B, C, H, W) -> (B, C, 1, m)."""
+        self.output_shape(cast(Shape, tuple(x.shape)))
+        spectrum = self.transform.forward(self.signs.to(x.device, x.dtype) * x)
+        return spectrum.flatten(-2)[..., None, self.rows.to(x.device)]
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """`S T^T R^T y`."""
+        b, c, h, w = self.input_shape(cast(Shape, tuple(y.shape)))
+        spectrum = y.new_zeros(b, c, h * w)
+        spectrum[..., self.rows.to(y.device)] = y.squeeze(2)
+        return self.signs.to(y.device, y.dtype) * self.transform.inverse(spectrum.reshape(b, c, h, w))
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(B, C, 1, m)."""
+        check_size("the picture", shape[2:], self.size)
+        return *shape[:2], 1, len(self.rows)
+
+    def input_shape(self, shape: Shape) -> Shape:
+        """(B, C, H, W)."""
+        check_size("the measurement", shape[2:], (1, len(self.rows)))
+        return *shape[:2], *self.size
+
+    @property
+    def domain(self) -> Shape:
+        """One picture, one channel."""
+        return 1, 1, *self.size
+
+    def norm_squared(self, shape: Shape | None = None) -> NormBound:
+        """1."""
+        return NormBound.exactly(1.0)

@@ -1,0 +1,149 @@
+"""What happened in a run: typed columns, one row an iteration."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from pnpladmm.denoisers.base import MeasuredCurvature
+from pnpladmm.metrics import psnr
+from pnpladmm.solvers.method import Method, PlugAndPlay, State
+from pnpladmm.solvers.problem import Problem
+from pnpladmm.tensors import InputError, squared_norm
+
+# Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
+CURVATURE_EVERY = 10
+
+
+@dataclass(frozen=True)
+class History:
+    """Columns of shape (iterations, B), float64 on the CPU; None where a column cannot be had.
+
+    A picture that is done has NaN from the next iteration on.
+    """
+
+    x_change: Tensor
+    """`||x+ - x|| / ||x+||`."""
+    z_change: Tensor | None
+    """`||z+ - z|| / ||z+||`, for methods with a split."""
+    u_change: Tensor | None
+    """`||u+ - u|| / ||z+||`: how far the split is from `z = Hx` (ADMM: `z = x`), relative to `z`."""
+    data_fit: Tensor
+    """`h(Hx)`."""
+    objective: Tensor | None
+    """`E(x) = h(Hx) + lambda f(x)`, where `f` can be evaluated."""
+    lagrangian: Tensor | None
+    """The augmented Lagrangian, where `f` can be evaluated."""
+    psnr: Tensor | None
+    """Against the reference, in dB, peak 1."""
+    curvature: Tensor | None
+    """Largest eigenvalue of the Hessian of a gradient-step denoiser, every tenth iteration, else NaN."""
+    seconds: Tensor
+    """Since the start, shape (iterations,)."""
+    denoiser_calls: Tensor
+    """So far, shape (iterations,)."""
+    rounding: float
+    """Relative rounding of the sums above: changes of `lagrangian` below it mean nothing."""
+
+    def __len__(self) -> int:
+        """Iterations done."""
+        return len(self.x_change)
+
+    def last(self, name: str) -> Tensor | None:
+        """The last value of a column for each picture: that of the iteration in which it was done."""
+        column: Tensor | None = getattr(self, name)
+        if column is None or not len(column):
+            return None
+        rows = torch.isfinite(column).long().cumsum(0).argmax(0, keepdim=True)
+        return column.gather(0, rows)[0]
+
+
+class Recorder:
+    """Collects rows on the device; nothing waits for it until the run is over."""
+
+    def __init__(self, problem: Problem, method: Method, reference: Tensor | None) -> None:
+        self.problem, self.method = problem, method
+        self.reference = None if reference is None else _check_reference(problem, reference)
+        self.rows: list[dict[str, Tensor | None]] = []
+        self.seconds: list[float] = []
+        self.calls: list[int] = []
+        self.began = time.perf_counter()
+
+    def add(self, old: State, new: State, running: Tensor) -> dict[str, Tensor | None]:
+        """Measure the step from `old` to `new` for the pictures that took it."""
+        p, m = self.problem, self.method
+        row: dict[str, Tensor | None] = {**changes(old, new)}
+        row["data_fit"] = p.data_term.value(m.blurred(p, new), p.observed)
+        row["objective"] = m.objective(p, new)
+        row["lagrangian"] = m.lagrangian(p, new)
+        row["curvature"] = self._curvature(new)
+        row["psnr"] = None if self.reference is None else self._psnr(new.x)
+        for name, value in row.items():
+            if value is not None:
+                row[name] = torch.where(running, value.double(), torch.nan)
+        self.rows.append(row)
+        self.seconds.append(time.perf_counter() - self.began)
+        self.calls.append(new.iteration * m.denoiser_calls)
+        return row
+
+    def history(self) -> History:
+        """The rows as columns."""
+        names = [f.name for f in fields(History) if f.name not in ("seconds", "denoiser_calls", "rounding")]
+        columns = {name: self._column(name) for name in names}
+        dtype = self.problem.observed.dtype
+        # Errors of single pixels add up like a random walk, the sum itself is taken in float64.
+        rounding = 100 * torch.finfo(dtype).eps / math.sqrt(self.problem.observed[0].numel())
+        return History(
+            **columns,  # type: ignore[arg-type]  # built from the fields' own names
+            seconds=torch.tensor(self.seconds, dtype=torch.float64),
+            denoiser_calls=torch.tensor(self.calls),
+            rounding=rounding,
+        )
+
+    def _column(self, name: str) -> Tensor | None:
+        if not self.rows:
+            return torch.zeros(0, self.problem.pictures) if name in ("x_change", "data_fit") else None
+        values = [row.get(name) for row in self.rows]
+        if all(v is None for v in values):
+            return None
+        empty = torch.full((self.problem.pictures,), torch.nan, dtype=torch.float64)
+        return torch.stack([empty if v is None else v.cpu() for v in values])
+
+    def _psnr(self, x: Tensor) -> Tensor:
+        assert self.reference is not None
+        return psnr(x if x.shape == self.reference.shape else self.problem.observed_part(x), self.reference)
+
+    def _curvature(self, state: State) -> Tensor | None:
+        m = self.method
+        due = state.iteration % CURVATURE_EVERY == 0 or not self.rows
+        if not due or not isinstance(m, PlugAndPlay) or not isinstance(m.denoiser, MeasuredCurvature):
+            return None
+        v = getattr(state, "v", None)
+        return None if v is None else m.denoiser.curvature(v, m.sigma_d)
+
+
+def changes(old: State, new: State) -> dict[str, Tensor | None]:
+    """Relative changes of `x`, `z` and `u`; None for a variable that the method does not have."""
+    z_old, z, u_old, u = (getattr(s, name, None) for name in ("z", "u") for s in (old, new))
+    x_change = _relative(new.x - old.x, new.x)
+    if z_old is None or z is None or u_old is None or u is None:
+        return {"x_change": x_change, "z_change": None, "u_change": None}
+    return {"x_change": x_change, "z_change": _relative(z - z_old, z), "u_change": _relative(u - u_old, z)}
+
+
+def _relative(change: Tensor, size: Tensor) -> Tensor:
+    tiny = torch.finfo(torch.float64).tiny
+    return (squared_norm(change) / squared_norm(size).clamp_min(tiny)).sqrt()
+
+
+def _check_reference(problem: Problem, reference: Tensor) -> Tensor:
+    allowed = {problem.shape, tuple(problem.observed.shape)}
+    if tuple(reference.shape) not in allowed:
+        raise InputError(
+            f"reference has shape {tuple(reference.shape)}: the picture to be found has {problem.shape}"
+        )
+    return reference.to(problem.observed)

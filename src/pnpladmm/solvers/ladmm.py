@@ -1,0 +1,127 @@
+"""Plug & Play linearized ADMM, the paper's method (Laroche et al., Algorithm 1, its dual step corrected)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import Gaussian
+from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.solvers.certificate import Condition, Theorem
+from pnpladmm.solvers.method import PlugAndPlay, Start, State, start_picture
+from pnpladmm.solvers.problem import Problem
+from pnpladmm.tensors import InputError, PerPicture, dot, per_picture, squared_norm
+
+# How far inside the theorem `certified` stays: its inequalities are strict.
+MARGIN = 1.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class LADMMState(State):
+    """`x`, the split `z ~ Hx`, the scaled dual `u = w / beta`, the denoiser's last argument `v`, and `Hx`."""
+
+    z: Tensor
+    u: Tensor
+    Hx: Tensor
+    v: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LADMM(PlugAndPlay):
+    """Minimise `h(Hx) + lambda f(x)`, `lambda = L_x sigma_d^2`, `H` never inverted:
+
+        x+ = D_{sigma_d}( x - (beta / L_x) H^T (Hx - z + u) )
+        z+ = prox_{h / beta}( Hx+ + u )
+        u+ = u + Hx+ - z+
+
+    One `H`, one `H^T`, one denoiser call an iteration. Fixed points depend on `sigma_d` and `L_x`; `beta` sets
+    speed and stability. Converges for `D = prox` if `beta > L_h` and `L_x > beta ||H||^2`; for convex `f`, any
+    `beta` with `L_x >= beta ||H||^2` (docs/theory.md).
+
+    `z_start`: `z0` is the observation, `H x0` ("blurred"), or given. `u0 = grad h(z0) / beta`, always: the
+    theorem is about starts that satisfy this.
+    """
+
+    beta: PerPicture
+    L_x: PerPicture
+    z_start: Literal["observed", "blurred"] | Tensor = "observed"
+
+    @classmethod
+    def certified(cls, denoiser: Denoiser, problem: Problem, sigma_d: PerPicture, **options: Any) -> LADMM:
+        """The method with the smallest `beta` and `L_x` that the theorem allows, and a margin of 0.1 %."""
+        beta = MARGIN * problem.L_h()
+        upper = problem.norm_squared.upper.to(beta.device)
+        if not bool(torch.isfinite(upper).all()):
+            raise InputError(
+                "||H||^2 has no proven upper bound for this operator: choose beta and L_x yourself"
+            )
+        return cls(denoiser, sigma_d, beta=beta, L_x=MARGIN * beta * upper, **options)
+
+    @property
+    def prior_weight(self) -> PerPicture:
+        """`lambda f = L_x phi`."""
+        return self.L_x
+
+    def init(self, problem: Problem, start: Start = None) -> LADMMState:
+        """`x0`, `z0`, and the dual that belongs to `z0`."""
+        x = start_picture(problem, start)
+        Hx = problem.operator.forward(x)
+        z = self._z0(problem, Hx)
+        u = problem.data_term.gradient(z, problem.observed) / per_picture(self.beta, z)
+        return LADMMState(x=x, z=z, u=u, Hx=Hx)
+
+    def step(self, problem: Problem, state: State) -> LADMMState:
+        """The equations above, in their order."""
+        assert isinstance(state, LADMMState)
+        s, H, h, y = state, problem.operator, problem.data_term, problem.observed
+        beta, L_x = per_picture(self.beta, s.x), per_picture(self.L_x, s.x)
+
+        v = s.x - beta / L_x * H.adjoint(s.Hx - s.z + s.u)
+        x = self.denoise(v)
+        Hx = H.forward(x)
+        z = h.prox(Hx + s.u, 1 / beta, y)
+        u = s.u + Hx - z
+        return LADMMState(x=x, z=z, u=u, Hx=Hx, v=v, iteration=s.iteration + 1)
+
+    def lagrangian(self, problem: Problem, state: State) -> Tensor | None:
+        """`h(z) + lambda f(x) + <w, Hx - z> + beta/2 ||Hx - z||^2`, `w = beta u`."""
+        assert isinstance(state, LADMMState)
+        prior = self.prior_term(state)
+        if prior is None:
+            return None
+        residual = state.Hx.double() - state.z.double()
+        beta = torch.as_tensor(self.beta, dtype=torch.float64, device=residual.device)
+        coupling = beta * (dot(state.u, residual) + squared_norm(residual) / 2)
+        return problem.data_term.value(state.z, problem.observed) + prior + coupling
+
+    def theorem(self, problem: Problem) -> Theorem:
+        """Descent of the Lagrangian for any `f`, convergence to a minimiser for convex `f`."""
+        norm = problem.norm_squared.upper
+        # At beta = 1/sigma^2 with Gaussian noise LADMM is ISTA, and ISTA descends: equality is allowed there.
+        strict = not isinstance(problem.data_term, Gaussian)
+        step = Condition("L_x", self.L_x, "beta ||H||^2", _product(self.beta, norm), strict=True)
+        return Theorem(
+            general=(Condition("beta", self.beta, "L_h", problem.L_h(), strict=strict), step),
+            convex=(Condition("L_x", self.L_x, "beta ||H||^2", _product(self.beta, norm), strict=False),),
+            general_statement="the augmented Lagrangian falls at every iteration, all changes go to 0, "
+            "and every limit point is a critical point of E",
+            convex_statement="a primal-dual method for a convex E: it converges to a minimiser",
+        )
+
+    def _z0(self, problem: Problem, Hx: Tensor) -> Tensor:
+        if isinstance(self.z_start, Tensor):
+            if self.z_start.shape != Hx.shape:
+                raise InputError(
+                    f"z_start has shape {tuple(self.z_start.shape)}: the observation has {tuple(Hx.shape)}"
+                )
+            return self.z_start.to(Hx)
+        if self.z_start not in ("observed", "blurred"):
+            raise InputError(f"z_start {self.z_start!r}: give 'observed', 'blurred' or a tensor")
+        return problem.observed.clone() if self.z_start == "observed" else Hx
+
+
+def _product(a: PerPicture, b: Tensor) -> Tensor:
+    return torch.as_tensor(a, dtype=torch.float64).reshape(-1).to(b.device) * b

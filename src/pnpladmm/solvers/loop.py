@@ -1,0 +1,131 @@
+"""The one loop that runs every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from pnpladmm.solvers.certificate import certify
+from pnpladmm.solvers.history import Recorder, changes
+from pnpladmm.solvers.method import Method, Start, State, keep_finished
+from pnpladmm.solvers.problem import Problem
+from pnpladmm.solvers.result import Result, Status
+from pnpladmm.tensors import InputError, squared_norm
+
+# A picture this many times as large as its data has left the rails.
+DIVERGED_AT = 100.0
+# On a GPU, how many iterations pass between two looks at whether all pictures are done: looking waits.
+GPU_LOOK_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is shown after each iteration."""
+
+    iteration: int
+    state: State
+    row: dict[str, Tensor | None]
+    """The row of the history, on the device of the pictures."""
+
+
+Callback: TypeAlias = Callable[[Progress], bool | None]
+"""Called after each iteration; returning True stops the run."""
+
+
+def solve(
+    problem: Problem,
+    method: Method,
+    iterations: int = 100,
+    tolerance: float = 1e-5,
+    start: Start | State = None,
+    reference: Tensor | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Run a method until every picture is done.
+
+    A picture is done when the relative changes of its `x`, `z` and `u` are below `tolerance`, or when it
+    diverges; it then stays as it is, whatever its neighbours do. `start` is `x0`, or the state of an earlier
+    run, which goes on bit for bit. `reference` adds PSNR to the history. Ctrl-C returns what there is.
+    """
+    if iterations < 1 or tolerance < 0:
+        raise InputError(
+            f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0"
+        )
+    state = start if isinstance(start, State) else method.init(problem, start)
+    recorder = Recorder(problem, method, reference)
+    monitor = _Monitor(problem, state, tolerance)
+    stopped = False
+    try:
+        for k in range(1, iterations + 1):
+            took_part = monitor.running
+            old, new = state, method.step(problem, state)
+            state = monitor.advance(old, new)
+            row = recorder.add(old, new, took_part)
+            if callback is not None and callback(Progress(state.iteration, state, row)):
+                stopped = True
+                break
+            if (not state.x.is_cuda or k % GPU_LOOK_EVERY == 0) and monitor.all_done():
+                break
+    except KeyboardInterrupt:
+        stopped = True
+    history = recorder.history()
+    return Result(
+        image=monitor.image(state),
+        statuses=monitor.statuses(stopped),
+        history=history,
+        certificates=certify(problem, method, history),
+        method=method,
+        state=state,
+    )
+
+
+class _Monitor:
+    """Watches each picture of the batch, on the device: running, converged, diverged or non-finite."""
+
+    def __init__(self, problem: Problem, state: State, tolerance: float) -> None:
+        self.tolerance = tolerance
+        device = state.x.device
+        y_size = squared_norm(problem.observed) / problem.observed[0].numel()
+        x_size = squared_norm(state.x) / state.x[0].numel()
+        self.limit = DIVERGED_AT**2 * torch.maximum(y_size, x_size) * state.x[0].numel()
+        flag = torch.zeros(problem.pictures, dtype=torch.bool, device=device)
+        self.running, self.converged, self.diverged, self.non_finite = ~flag, flag, flag, flag
+        self.calmest = state.x
+        self.least_change = torch.full((problem.pictures,), torch.inf, dtype=torch.float64, device=device)
+
+    def advance(self, old: State, new: State) -> State:
+        """Take the step for the pictures still running and see how each of them fared."""
+        moved = [change for change in changes(old, new).values() if change is not None]
+        size = squared_norm(new.x)
+        finite = torch.isfinite(torch.stack([*moved, size])).all(0)
+        diverged = finite & (size > self.limit)
+        good = self.running & finite & ~diverged
+        calmer = good & (moved[0] < self.least_change)
+        self.least_change = torch.where(calmer, moved[0], self.least_change)
+        self.calmest = torch.where(calmer.view(-1, 1, 1, 1), new.x, self.calmest)
+        state = keep_finished(old, new, self.running & finite)
+
+        self.converged = self.converged | (good & (torch.stack(moved).amax(0) < self.tolerance))
+        self.diverged = self.diverged | (self.running & diverged)
+        self.non_finite = self.non_finite | (self.running & ~finite)
+        self.running = good & ~self.converged
+        return state
+
+    def all_done(self) -> bool:
+        return not bool(self.running.any())
+
+    def image(self, state: State) -> Tensor:
+        failed = (self.diverged | self.non_finite).view(-1, 1, 1, 1)
+        return torch.where(failed, self.calmest, state.x)
+
+    def statuses(self, stopped: bool) -> tuple[Status, ...]:
+        flags = torch.stack([self.converged, self.diverged, self.non_finite]).T.tolist()
+        names = (Status.CONVERGED, Status.DIVERGED, Status.NON_FINITE)
+        rest = Status.STOPPED if stopped else Status.ITERATION_LIMIT
+        return tuple(
+            next((name for name, flag in zip(names, row, strict=True) if flag), rest) for row in flags
+        )
