@@ -38,6 +38,7 @@ class DataTerm(ABC):
     def L_h(self, y: Tensor) -> Tensor:
         """Lipschitz constant of the gradient, shape (1,) or (B,)."""
 
+    @abstractmethod
     def check(self, y: Tensor) -> None:
         """Refuse an observation that this term cannot explain."""
 
@@ -101,9 +102,7 @@ class WeightedGaussian(DataTerm):
         if not precision.is_floating_point():
             precision = precision.float()
         if not bool(torch.isfinite(precision).all()) or bool((precision < 0).any()):
-            raise InputError(
-                "precision has negative, NaN or infinite values: give 1/sigma^2, 0 for dead pixels"
-            )
+            raise InputError("precision has negative, NaN or infinite values: give 1/sigma^2, 0 for dead pixels")
         if not bool(precision.any()):
             raise InputError("precision is 0 everywhere: no pixel counts")
         self.precision = precision
@@ -111,12 +110,8 @@ class WeightedGaussian(DataTerm):
     def check(self, y: Tensor) -> None:
         """The precision must broadcast to the observation."""
         shape = (1,) * (y.ndim - self.precision.ndim) + tuple(self.precision.shape)
-        if len(shape) != y.ndim or any(
-            have not in (1, wanted) for have, wanted in zip(shape, y.shape, strict=True)
-        ):
-            raise InputError(
-                f"precision has shape {tuple(self.precision.shape)}, the picture {tuple(y.shape)}"
-            )
+        if len(shape) != y.ndim or any(have not in (1, wanted) for have, wanted in zip(shape, y.shape, strict=True)):
+            raise InputError(f"precision has shape {tuple(self.precision.shape)}, the picture {tuple(y.shape)}")
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         """`1/2 sum p (z - y)^2`."""
@@ -177,7 +172,7 @@ class Poisson(DataTerm):
         z, y = z.double(), y.double()
         t = z.clamp_min(0) + b
         below = z.clamp_max(0)
-        divergence = t - y + torch.xlogy(y, y / t)
+        divergence = t - y + torch.xlogy(y, y) - torch.xlogy(y, t)
         extended = (1 - y / b) * below + 0.5 * y / b**2 * below**2
         return ((divergence + extended) / gain).flatten(1).sum(1)
 

@@ -53,9 +53,7 @@ def write_report(
     summary = summarise(problem, result, settings)
     write_text(folder / "report.json", json.dumps(summary, indent=1))
     figures = [(caption, path.read_bytes()) for caption, path in pictures.items()]
-    figures.append(
-        ("Residual y - Hx: noise without structure if blur and noise level fit", _residual(problem, result))
-    )
+    figures.append(("Residual y - Hx: noise without structure if blur and noise level fit", _residual(problem, result)))
     status = result.statuses[0]
     good = "good" if status.label == "converged" else "bad"
     page = [
@@ -73,10 +71,7 @@ def write_report(
         "<h2>Curves</h2><div class=row>",
         *(f"<figure class=small>{svg}</figure>" for svg in _curves(result.history)),
         "</div><h2>Parameters</h2><table>",
-        *(
-            f"<tr><th>{html.escape(str(k))}<td>{html.escape(_show(v))}"
-            for k, v in summary["parameters"].items()
-        ),
+        *(f"<tr><th>{html.escape(str(k))}<td>{html.escape(_show(v))}" for k, v in summary["parameters"].items()),
         "</table></html>",
     ]
     write_text(folder / "report.html", "\n".join(page))
@@ -98,9 +93,7 @@ def summarise(problem: Problem, result: Result, settings: Mapping[str, Any] | No
             "L_h": float(problem.L_h()[0]),
             **(settings or {}),
         },
-        "history": {
-            f.name: _first(getattr(result.history, f.name)) for f in fields(History) if f.name != "rounding"
-        },
+        "history": {f.name: _first(getattr(result.history, f.name)) for f in fields(History) if f.name != "rounding"},
     }
 
 

@@ -61,6 +61,5 @@ def check_pictures(name: str, x: Tensor) -> None:
     bad = int((~torch.isfinite(x)).sum())
     if bad:
         raise InputError(
-            f"{name} has {bad} pixels that are NaN or infinite: fill them and give them precision 0 "
-            "(WeightedGaussian)"
+            f"{name} has {bad} pixels that are NaN or infinite: fill them and give them precision 0 (WeightedGaussian)"
         )

@@ -27,9 +27,7 @@ def load_denoiser(name: str | Path, device: str | None = None) -> Denoiser:
     if str(name) in CLASSICAL:
         return CLASSICAL[str(name)]()
     if str(name) not in SHIPPED and not Path(name).suffix:
-        raise InputError(
-            f"denoiser {str(name)!r}: choose one of {', '.join([*SHIPPED, *CLASSICAL])}, or a weight file"
-        )
+        raise InputError(f"denoiser {str(name)!r}: choose one of {', '.join([*SHIPPED, *CLASSICAL])}, or a weight file")
     return load_network(name, device=device)
 
 

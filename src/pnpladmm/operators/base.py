@@ -69,9 +69,7 @@ class LinearOperator(ABC):
         """
         shape = shape or self.domain
         if shape is None:
-            raise InputError(
-                f"the norm of {type(self).__name__} depends on the picture's size: give its shape"
-            )
+            raise InputError(f"the norm of {type(self).__name__} depends on the picture's size: give its shape")
         return bound_norm_squared(self, shape)
 
     def __matmul__(self, inner: LinearOperator) -> LinearOperator:

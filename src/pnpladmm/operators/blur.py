@@ -213,9 +213,7 @@ def _check(kernels: Any, weights: Any) -> tuple[Tensor, Tensor]:
             "with a leading B if the weights have one"
         )
     if kernels.shape[0] != weights.shape[0]:
-        raise InputError(
-            f"kernels for {kernels.shape[0]} pictures, weights for {weights.shape[0]}: they must match"
-        )
+        raise InputError(f"kernels for {kernels.shape[0]} pictures, weights for {weights.shape[0]}: they must match")
     if kernels.shape[1] != weights.shape[1]:
         raise InputError(f"kernels: {kernels.shape[1]}, weights: {weights.shape[1]}: they must match")
     for name, tensor in (("kernels", kernels), ("weights", weights)):
@@ -231,7 +229,5 @@ def _real(name: str, values: Any) -> Tensor:
     if not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()
     if not bool(torch.isfinite(tensor).all()):
-        raise InputError(
-            f"{name} have {int((~torch.isfinite(tensor)).sum())} values that are NaN or infinite"
-        )
+        raise InputError(f"{name} have {int((~torch.isfinite(tensor)).sum())} values that are NaN or infinite")
     return tensor

@@ -46,9 +46,7 @@ class Extension:
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`E^T y`: the middle, plus what lies beyond the border added to its source."""
-        for axis, (n, b, source) in zip(
-            (-2, -1), zip(self.size, self.before, self.sources, strict=True), strict=True
-        ):
+        for axis, (n, b, source) in zip((-2, -1), zip(self.size, self.before, self.sources, strict=True), strict=True):
             x = y.narrow(axis, b, n)
             if not self.zero:
                 x = x.clone()

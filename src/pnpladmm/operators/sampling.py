@@ -38,9 +38,7 @@ class Decimation(LinearOperator):
         """Sides divided by the factor; they must be multiples of it."""
         b, c, h, w = shape
         if h % self.factor or w % self.factor:
-            raise InputError(
-                f"a picture of {h}x{w} cannot be decimated by {self.factor}: crop it to a multiple"
-            )
+            raise InputError(f"a picture of {h}x{w} cannot be decimated by {self.factor}: crop it to a multiple")
         return b, c, h // self.factor, w // self.factor
 
     def input_shape(self, shape: Shape) -> Shape:
@@ -116,9 +114,7 @@ class SubsampledTransform(LinearOperator):
     Measurements have shape (B, C, 1, m). The rows of `A` are orthonormal, so `A A^T = Id` and `||A|| = 1`.
     """
 
-    def __init__(
-        self, size: tuple[int, int], fraction: float, transform: TransformName = "dct", seed: int = 0
-    ) -> None:
+    def __init__(self, size: tuple[int, int], fraction: float, transform: TransformName = "dct", seed: int = 0) -> None:
         if not 0 < fraction <= 1:
             raise InputError(f"fraction {fraction}: give the share of measurements, above 0 and at most 1")
         if transform not in get_args(TransformName):
@@ -127,9 +123,7 @@ class SubsampledTransform(LinearOperator):
         self.transform = DCT() if transform == "dct" else Hadamard()
         generator = torch.Generator().manual_seed(seed)
         pixels = size[0] * size[1]
-        self.rows = (
-            torch.randperm(pixels, generator=generator)[: max(1, round(fraction * pixels))].sort().values
-        )
+        self.rows = torch.randperm(pixels, generator=generator)[: max(1, round(fraction * pixels))].sort().values
         self.signs = torch.randint(0, 2, size, generator=generator).float() * 2 - 1
         self.transform.forward(torch.zeros(1, 1, *size))  # a size that does not fit is refused here
 

@@ -135,7 +135,8 @@ def _certify(theorem: Theorem, promise: Promise, history: History, picture: int,
             statement = f"measured in this run: the denoiser's Hessian stayed below 1; then {theorem.general_statement}"
             return Certificate(Level.CHECKED, statement, general, advice=advice)
         if promise is Promise.MMSE:
-            statement = f"as far as the denoiser, trained for squared error, is an MMSE estimator: {theorem.general_statement}"
+            condition = "as far as the denoiser, trained for squared error, is an MMSE estimator"
+            statement = f"{condition}: {theorem.general_statement}"
             return Certificate(Level.ASSUMED, statement, general, advice=advice)
     if promise is Promise.CONVEX and convex is not None and all(c.holds for c in convex):
         return Certificate(Level.CONVEX, theorem.convex_statement, convex, advice=advice)
@@ -170,9 +171,7 @@ def _gradient_step_failures(history: History, picture: int) -> tuple[str, ...]:
     if measured is None or not len(measured):
         failures.append("the largest eigenvalue of the Hessian was not measured in this run")
     elif float(measured.max()) >= 1:
-        failures.append(
-            f"the largest eigenvalue of the Hessian reached {float(measured.max()):.4g}, not below 1"
-        )
+        failures.append(f"the largest eigenvalue of the Hessian reached {float(measured.max()):.4g}, not below 1")
     lagrangian = _column(history.lagrangian, picture)
     if lagrangian is None or not len(lagrangian):
         failures.append("the Lagrangian was not evaluated in this run")

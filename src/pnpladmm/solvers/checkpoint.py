@@ -21,8 +21,7 @@ from pnpladmm.solvers.richardson_lucy import RichardsonLucyState
 from pnpladmm.tensors import InputError
 
 _KINDS: dict[str, type[State]] = {
-    kind.__name__: kind
-    for kind in (LADMMState, ISTAState, FISTAState, ADMMState, PrimalDualState, RichardsonLucyState)
+    kind.__name__: kind for kind in (LADMMState, ISTAState, FISTAState, ADMMState, PrimalDualState, RichardsonLucyState)
 }
 
 
@@ -30,9 +29,7 @@ def save_state(state: State, path: str | Path) -> None:
     """Write a state as safetensors, beside and renamed: a crash leaves the old file or the new one."""
     values = {f.name: getattr(state, f.name) for f in fields(state)}
     # Clones, because safetensors refuses tensors that share memory (x and q of FISTA's first state).
-    tensors = {
-        name: value.detach().cpu().clone() for name, value in values.items() if isinstance(value, Tensor)
-    }
+    tensors = {name: value.detach().cpu().clone() for name, value in values.items() if isinstance(value, Tensor)}
     numbers = {name: repr(value) for name, value in values.items() if isinstance(value, int | float)}
     path = Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")

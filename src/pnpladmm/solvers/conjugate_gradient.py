@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pnpladmm.tensors import squared_norm, dot
+from pnpladmm.tensors import dot, squared_norm
 
 
 def conjugate_gradient(
@@ -30,11 +30,7 @@ def conjugate_gradient(
         x = x + _column(alpha, x) * p
         r = r - _column(alpha, x) * Ap
         rr_new = squared_norm(r)
-        p = (
-            r
-            + _column(torch.where(running, rr_new / rr.clamp_min(torch.finfo(torch.float64).tiny), 0.0), x)
-            * p
-        )
+        p = r + _column(torch.where(running, rr_new / rr.clamp_min(torch.finfo(torch.float64).tiny), 0.0), x) * p
         rr = rr_new
     return x
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -127,23 +128,24 @@ class Recorder:
 
 
 def changes(old: State, new: State) -> dict[str, Tensor | None]:
-    """Relative changes of `x`, `z` and `u`; None for a variable that the method does not have."""
-    z_old, z, u_old, u = (getattr(s, name, None) for name in ("z", "u") for s in (old, new))
-    x_change = _relative(new.x - old.x, new.x)
-    if z_old is None or z is None or u_old is None or u is None:
-        return {"x_change": x_change, "z_change": None, "u_change": None}
-    return {"x_change": x_change, "z_change": _relative(z - z_old, z), "u_change": _relative(u - u_old, z)}
+    """Relative changes of `x`, `z` and the duals; None for a variable that the method does not have."""
+    z_old, z = getattr(old, "z", None), getattr(new, "z", None)
+    moved = [getattr(new, name) - getattr(old, name) for name in new.duals if hasattr(new, name)]
+    return {
+        "x_change": _relative([new.x - old.x], new.x),
+        "z_change": None if z is None or z_old is None else _relative([z - z_old], z),
+        "u_change": None if z is None or not moved else _relative(moved, z),
+    }
 
 
-def _relative(change: Tensor, size: Tensor) -> Tensor:
+def _relative(moved: Sequence[Tensor], size: Tensor) -> Tensor:
     tiny = torch.finfo(torch.float64).tiny
-    return (squared_norm(change) / squared_norm(size).clamp_min(tiny)).sqrt()
+    total = torch.stack([squared_norm(change) for change in moved]).sum(0)
+    return (total / squared_norm(size).clamp_min(tiny)).sqrt()
 
 
 def _check_reference(problem: Problem, reference: Tensor) -> Tensor:
     allowed = {problem.shape, tuple(problem.observed.shape)}
     if tuple(reference.shape) not in allowed:
-        raise InputError(
-            f"reference has shape {tuple(reference.shape)}: the picture to be found has {problem.shape}"
-        )
+        raise InputError(f"reference has shape {tuple(reference.shape)}: the picture to be found has {problem.shape}")
     return reference.to(problem.observed)

@@ -55,9 +55,7 @@ class LADMM(PlugAndPlay):
         beta = MARGIN * problem.L_h()
         upper = problem.norm_squared.upper.to(beta.device)
         if not bool(torch.isfinite(upper).all()):
-            raise InputError(
-                "||H||^2 has no proven upper bound for this operator: choose beta and L_x yourself"
-            )
+            raise InputError("||H||^2 has no proven upper bound for this operator: choose beta and L_x yourself")
         return cls(denoiser, sigma_d, beta=beta, L_x=MARGIN * beta * upper, **options)
 
     @property

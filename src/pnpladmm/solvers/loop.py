@@ -52,9 +52,7 @@ def solve(
     run, which goes on bit for bit. `reference` adds PSNR to the history. Ctrl-C returns what there is.
     """
     if iterations < 1 or tolerance < 0:
-        raise InputError(
-            f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0"
-        )
+        raise InputError(f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0")
     state = start if isinstance(start, State) else method.init(problem, start)
     recorder = Recorder(problem, method, reference)
     monitor = _Monitor(problem, state, tolerance)
@@ -126,6 +124,4 @@ class _Monitor:
         flags = torch.stack([self.converged, self.diverged, self.non_finite]).T.tolist()
         names = (Status.CONVERGED, Status.DIVERGED, Status.NON_FINITE)
         rest = Status.STOPPED if stopped else Status.ITERATION_LIMIT
-        return tuple(
-            next((name for name, flag in zip(names, row, strict=True) if flag), rest) for row in flags
-        )
+        return tuple(next((name for name, flag in zip(names, row, strict=True) if flag), rest) for row in flags)

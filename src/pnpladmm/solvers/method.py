@@ -22,6 +22,9 @@ Start: TypeAlias = Tensor | Literal["observed", "adjoint"] | None
 class State:
     """All that a method carries from one iteration to the next."""
 
+    duals: ClassVar[tuple[str, ...]] = ("u",)
+    """Names of the scaled dual variables, where the method has some."""
+
     x: Tensor
     """The picture, (B, C, H, W)."""
     iteration: int = 0
@@ -112,9 +115,7 @@ class PlugAndPlay(Method):
         """`D_{sigma_d}(v)`."""
         x = self.denoiser(v, self.sigma_d)
         if x.shape != v.shape:
-            raise InputError(
-                f"the denoiser returned shape {tuple(x.shape)} for {tuple(v.shape)}: they must match"
-            )
+            raise InputError(f"the denoiser returned shape {tuple(x.shape)} for {tuple(v.shape)}: they must match")
         return x
 
     def prior_term(self, state: State) -> Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,10 +16,13 @@ from pnpladmm.tensors import InputError, PerPicture, per_picture
 
 @dataclass(frozen=True, kw_only=True)
 class PrimalDualState(State):
-    """`x`, the duals `w` (data) and `w_box` (box constraint), `Hx`, the denoiser's last argument `v`."""
+    """`x`, the split `z ~ Hx`, the scaled duals `u` (data) and `u_box`, `Hx`, the denoiser's last argument `v`."""
 
-    w: Tensor
-    w_box: Tensor
+    duals: ClassVar[tuple[str, ...]] = ("u", "u_box")
+
+    z: Tensor
+    u: Tensor
+    u_box: Tensor
     Hx: Tensor
     v: Tensor | None = None
 
@@ -27,13 +31,14 @@ class PrimalDualState(State):
 class PrimalDual(PlugAndPlay):
     """Minimise `h(Hx) + lambda f(x)`, `lambda = L_x sigma_d^2`, over `low <= x <= high` where `box` is given:
 
-        x+     = D_{sigma_d}( x - (1 / L_x) (H^T w + w_box) )
-        w+     = prox_{beta h*}( w + beta H (2 x+ - x) )
-        w_box+ = (Id - P_box)( w_box / beta + 2 x+ - x ) beta.
+        x+     = D_{sigma_d}( x - (beta / L_x) (H^T u + u_box) )
+        z+     = prox_{h / beta}( u + H (2 x+ - x) )
+        u+     = u + H (2 x+ - x) - z+
+        u_box+ = (Id - P_box)( u_box + 2 x+ - x ).
 
-    `prox_{beta h*}(q) = q - beta prox_{h / beta}(q / beta)` (Moreau). The box is a term of its own with its own
-    dual, so it is exact; iterates may leave it, their limit does not. Converges for convex `f` if
-    `L_x >= beta ||H||^2`, with a box if `L_x >= beta (||H||^2 + 1)`.
+    With the dual `w = beta u` the two middle lines are `w+ = prox_{beta h*}( w + beta H (2 x+ - x) )` (Moreau).
+    The box is a term of its own with its own dual, so it is exact; iterates may leave it, their limit does not.
+    Converges for convex `f` if `L_x >= beta ||H||^2`, with a box if `L_x >= beta (||H||^2 + 1)`.
     """
 
     beta: PerPicture
@@ -52,10 +57,10 @@ class PrimalDual(PlugAndPlay):
         return self.L_x
 
     def init(self, problem: Problem, start: Start = None) -> PrimalDualState:
-        """`w0 = 0`."""
+        """`z0 = H x0`, duals 0."""
         x = start_picture(problem, start)
         Hx = problem.operator.forward(x)
-        return PrimalDualState(x=x, w=torch.zeros_like(Hx), w_box=torch.zeros_like(x), Hx=Hx)
+        return PrimalDualState(x=x, z=Hx, u=torch.zeros_like(Hx), u_box=torch.zeros_like(x), Hx=Hx)
 
     def step(self, problem: Problem, state: State) -> PrimalDualState:
         """The equations above; `H (2 x+ - x)` from the two `Hx`."""
@@ -63,16 +68,14 @@ class PrimalDual(PlugAndPlay):
         s, H, h, y = state, problem.operator, problem.data_term, problem.observed
         beta, L_x = per_picture(self.beta, s.x), per_picture(self.L_x, s.x)
 
-        v = s.x - (H.adjoint(s.w) + s.w_box) / L_x
+        v = s.x - beta / L_x * (H.adjoint(s.u) + s.u_box)
         x = self.denoise(v)
         Hx = H.forward(x)
-        q = s.w + beta * (2 * Hx - s.Hx)
-        w = q - beta * h.prox(q / beta, 1 / beta, y)
-        w_box = s.w_box
-        if self.box is not None:
-            q = s.w_box + beta * (2 * x - s.x)
-            w_box = q - beta * (q / beta).clamp(*self.box)
-        return PrimalDualState(x=x, w=w, w_box=w_box, Hx=Hx, v=v, iteration=s.iteration + 1)
+        q = s.u + 2 * Hx - s.Hx
+        z = h.prox(q, 1 / beta, y)
+        q_box = s.u_box + 2 * x - s.x
+        u_box = s.u_box if self.box is None else q_box - q_box.clamp(*self.box)
+        return PrimalDualState(x=x, z=z, u=q - z, u_box=u_box, Hx=Hx, v=v, iteration=s.iteration + 1)
 
     def theorem(self, problem: Problem) -> Theorem:
         """Chambolle and Pock's condition on the two steps."""

@@ -28,7 +28,8 @@ class Status(Enum):
     )
     NON_FINITE = (
         "non-finite",
-        "NaN or infinity appeared; returned is the calmest iterate. Check the denoiser's output, or use LADMM.certified.",
+        "NaN or infinity appeared; returned is the calmest iterate. Check the denoiser's output, or use "
+        "LADMM.certified.",
     )
 
     def __init__(self, label: str, advice: str) -> None:

@@ -52,9 +52,7 @@ class RichardsonLucy(Method):
         background = per_picture(h.background, y) if isinstance(h, Poisson) else 0.0
         ratio = _valid(problem) * y.clamp_min(0) / (state.Hx + background).clamp_min(FLOOR)
         x = (state.x / state.normaliser * H.adjoint(ratio)).clamp_min(0)
-        return RichardsonLucyState(
-            x=x, Hx=H.forward(x), normaliser=state.normaliser, iteration=state.iteration + 1
-        )
+        return RichardsonLucyState(x=x, Hx=H.forward(x), normaliser=state.normaliser, iteration=state.iteration + 1)
 
     def theorem(self, problem: Problem) -> Theorem:
         """Its limit is the maximum-likelihood picture, which is noise: nothing useful is proved."""

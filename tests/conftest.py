@@ -1,0 +1,55 @@
+"""What the tests share: small random blurs, explicit matrices, a test picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+from torch import Tensor
+
+import pnpladmm as pl
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def dense(operator: pl.LinearOperator, shape: tuple[int, int, int, int]) -> np.ndarray:
+    """The matrix of an operator, one column a pixel."""
+    scipy_operator = operator.to_scipy(shape)
+    return np.stack([scipy_operator.matvec(column) for column in np.eye(scipy_operator.shape[1])], axis=1)
+
+
+def dense_adjoint(operator: pl.LinearOperator, shape: tuple[int, int, int, int]) -> np.ndarray:
+    """The matrix of its adjoint."""
+    scipy_operator = operator.to_scipy(shape)
+    return np.stack([scipy_operator.rmatvec(column) for column in np.eye(scipy_operator.shape[0])], axis=1)
+
+
+def positive_blur(
+    size: tuple[int, int] = (24, 20), count: int = 3, k: int = 5, boundary: str = "circular", seed: int = 0
+) -> pl.SpatiallyVaryingBlur:
+    """A blur of the paper's kind: unit-sum kernels, weights of soft segments that sum to one."""
+    rng = np.random.default_rng(seed)
+    kernels = rng.random((count, k, k)) ** 3
+    kernels /= kernels.sum((1, 2), keepdims=True)
+    weights = rng.random((count, *size)) ** 4
+    weights /= weights.sum(0)
+    return pl.SpatiallyVaryingBlur(kernels, weights, boundary=boundary)
+
+
+def picture(size: int = 128, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A crop of the camera man, (1, 1, size, size)."""
+    pixels = skimage.data.camera()[60 : 60 + 2 * size : 2, 170 : 170 + 2 * size : 2]
+    return torch.from_numpy(pixels / 255.0).to(dtype)[None, None]
+
+
+def small_problem(sigma: float = 0.05, seed: int = 0, size: int = 24) -> tuple[pl.Problem, Tensor]:
+    """A blurred, noisy 24x24 crop in float64, and the sharp one."""
+    sharp = picture(size)
+    operator = positive_blur((size, size), seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(sharp.shape, dtype=sharp.dtype, generator=generator)
+    return pl.Problem(operator.forward(sharp) + sigma * noise, operator, pl.Gaussian(sigma)), sharp

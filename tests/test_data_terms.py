@@ -1,0 +1,109 @@
+"""Data terms: prox against numeric minimisation, gradient against autograd, `L_h` against difference quotients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+import pnpladmm as pl
+
+SHAPE = (2, 1, 4, 5)
+
+
+def observation() -> Tensor:
+    y = torch.rand(SHAPE, dtype=torch.float64)
+    y[0, 0, 0, 0] = 0  # a pixel without a single count
+    return y
+
+
+TERMS = {
+    "gaussian": lambda: pl.Gaussian(0.3),
+    "gaussian, one sigma a picture": lambda: pl.Gaussian(torch.tensor([0.3, 0.05])),
+    "weighted": lambda: pl.WeightedGaussian(torch.rand(SHAPE, dtype=torch.float64) * (torch.rand(SHAPE) > 0.3)),
+    "weighted, one map": lambda: pl.WeightedGaussian(torch.rand(4, 5, dtype=torch.float64)),
+    "poisson": lambda: pl.Poisson(gain=0.01, background=0.05),
+    "poisson, numbers a picture": lambda: pl.Poisson(torch.tensor([0.01, 0.5]), torch.tensor([0.05, 0.2])),
+}
+
+
+@pytest.fixture(params=TERMS)
+def term(request: pytest.FixtureRequest) -> pl.Gaussian | pl.WeightedGaussian | pl.Poisson:
+    return TERMS[request.param]()
+
+
+def test_gradient_equals_autograd(term: pl.Gaussian) -> None:
+    y = observation()
+    z = torch.randn(SHAPE, dtype=torch.float64, requires_grad=True)  # both signs: the extension below 0 too
+    (automatic,) = torch.autograd.grad(term.value(z, y).sum(), z)
+    torch.testing.assert_close(term.gradient(z.detach(), y), automatic, rtol=1e-10, atol=1e-10)
+
+
+def test_prox_is_the_minimiser(term: pl.Gaussian) -> None:
+    y = observation()
+    v = torch.randn(SHAPE, dtype=torch.float64)
+    for step in (0.003, 0.5):
+        z = term.prox(v, step, y)
+        for index in [(0, 0, 0, 0), (0, 0, 2, 3), (1, 0, 1, 1), (1, 0, 3, 4)]:
+
+            def objective(value: float, index: tuple[int, ...] = index, step: float = step, z: Tensor = z) -> float:
+                moved = z.clone()
+                moved[index] = value
+                return float(term.value(moved, y)[index[0]] + (value - float(v[index])) ** 2 / (2 * step))
+
+            best = minimize_scalar(objective, bracket=(float(z[index]) - 0.4, float(z[index]) + 0.3), tol=1e-12)
+            assert float(z[index]) == pytest.approx(best.x, abs=2e-6)
+
+
+def test_prox_is_stationary(term: pl.Gaussian) -> None:
+    """`grad h(z) + (z - v) / step = 0`, for one step and for one a picture."""
+    y, v = observation(), torch.randn(SHAPE, dtype=torch.float64)
+    for step in (1e-4, 0.02, 3.0, torch.tensor([0.02, 3.0], dtype=torch.float64)):
+        z = term.prox(v, step, y)
+        by_step = (z - v) / torch.as_tensor(step, dtype=torch.float64).reshape(-1, 1, 1, 1)
+        residual = term.gradient(z, y) + by_step
+        assert float(residual.abs().max()) < 1e-10 * float(by_step.abs().max())
+
+
+def test_L_h_bounds_the_gradient_and_is_reached(term: pl.Gaussian) -> None:
+    y = observation()
+    L_h = term.L_h(y).expand(2)
+    a, b = (torch.randn(2000, *SHAPE, dtype=torch.float64) * 0.3 for _ in range(2))
+    difference = torch.stack([term.gradient(p, y) - term.gradient(q, y) for p, q in zip(a, b, strict=True)])
+    ratio = (difference / (a - b)).abs().flatten(2).amax((0, 2))
+    assert bool((ratio <= L_h * (1 + 1e-6)).all())
+    assert bool((ratio >= 0.99 * L_h).all())
+
+
+def test_poisson_matches_the_log_likelihood() -> None:
+    """Up to a constant, and to the gain, `h` is minus the log-likelihood of the counts."""
+    gain, background = 0.02, 0.1
+    counts = torch.poisson(torch.full(SHAPE, 20.0, dtype=torch.float64))
+    term, y = pl.Poisson(gain, background), counts * gain
+    z1, z2 = (torch.rand(SHAPE, dtype=torch.float64) + 0.1 for _ in range(2))
+    log_likelihood = [
+        torch.distributions.Poisson((z + background) / gain).log_prob(counts).flatten(1).sum(1) for z in (z1, z2)
+    ]
+    difference = term.value(z2, y) - term.value(z1, y)
+    torch.testing.assert_close(difference, log_likelihood[0] - log_likelihood[1], rtol=1e-9, atol=1e-9)
+
+
+def test_dead_pixels_do_not_count() -> None:
+    precision = torch.ones(1, 1, 4, 4)
+    precision[..., 1, 2] = 0
+    term = pl.WeightedGaussian(precision)
+    y, z = torch.rand(1, 1, 4, 4), torch.rand(1, 1, 4, 4)
+    wild = y.clone()
+    wild[..., 1, 2] = 1e6
+    torch.testing.assert_close(term.value(z, y), term.value(z, wild))
+    torch.testing.assert_close(term.prox(z, 0.5, y), term.prox(z, 0.5, wild))
+    assert float(term.prox(z, 0.5, wild)[0, 0, 1, 2]) == float(z[0, 0, 1, 2])
+
+
+def test_weights_of_one_are_plain_gaussian_noise() -> None:
+    y, z = observation(), torch.randn(SHAPE, dtype=torch.float64)
+    plain = pl.Gaussian(0.2)
+    weighted = pl.WeightedGaussian(torch.full((4, 5), 25.0, dtype=torch.float64))
+    torch.testing.assert_close(plain.value(z, y), weighted.value(z, y))
+    torch.testing.assert_close(plain.prox(z, 0.1, y), weighted.prox(z, 0.1, y))
