@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import dense, dense_adjoint, positive_blur
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pnpladmm as pl
+from conftest import dense, dense_adjoint, positive_blur
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank
 
 BOUNDARIES = ["circular", "replicate", "reflect", "zero", "unknown"]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from conftest import small_problem
 from torch import Tensor
 
 import pnpladmm as pl
+from conftest import small_problem
 from pnpladmm.denoisers import HardThreshold, SoftThreshold
 
 SIGMA = 0.05

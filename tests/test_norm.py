@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import dense
 
 import pnpladmm as pl
+from conftest import dense
 from pnpladmm.blur import common_size, gaussian, motion
 
 BOUNDARIES = ["circular", "replicate", "reflect", "zero", "unknown"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import dense, dense_adjoint, positive_blur
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import svds
 
 import pnpladmm as pl
+from conftest import dense, dense_adjoint, positive_blur
 
 
 @settings(max_examples=25, deadline=None)

@@ -6,10 +6,10 @@ import numpy as np
 import pyproximal
 import pytest
 import torch
-from conftest import picture, positive_blur, small_problem
 from torch import Tensor
 
 import pnpladmm as pl
+from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold, Tikhonov
 from pnpladmm.solvers.ladmm import LADMMState
 from pnpladmm.transforms import DCT
@@ -84,7 +84,6 @@ def test_limits_of_all_methods_agree_for_a_convex_prior(denoiser: SoftThreshold)
 def test_limit_is_the_dense_solution_for_a_quadratic_problem() -> None:
     """`(H^T H / sigma^2 + lambda weight grad^T grad) x = H^T y / sigma^2`."""
     from conftest import dense
-
     from pnpladmm.denoisers.tv import gradient, gradient_adjoint
 
     problem, _ = small_problem(SIGMA, size=12)
@@ -102,8 +101,9 @@ def test_limit_is_the_dense_solution_for_a_quadratic_problem() -> None:
 
 def test_box_constraint_of_primal_dual_is_exact() -> None:
     """The constrained quadratic solution equals scipy's bounded least squares."""
-    from conftest import dense
     from scipy.optimize import lsq_linear
+
+    from conftest import dense
 
     operator = positive_blur((8, 8), k=3)
     y = torch.randn(1, 1, 8, 8, dtype=torch.float64)

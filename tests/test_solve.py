@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import picture, positive_blur, small_problem
 from torch import Tensor
 
 import pnpladmm as pl
+from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold, Tikhonov
 from pnpladmm.metrics import psnr
 from pnpladmm.solvers import Method, Progress

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import picture
 from torch import Tensor
 
 import pnpladmm as pl
+from conftest import picture
 from pnpladmm.blur import common_size, defocus, gaussian, motion, soft_regions
 from pnpladmm.denoisers import TotalVariation
 from pnpladmm.metrics import psnr

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
-from conftest import positive_blur, small_problem
 from torch import Tensor
 
 import pnpladmm as pl
+from conftest import positive_blur, small_problem
 from pnpladmm.denoisers import HardThreshold, SoftThreshold, Tikhonov
 from pnpladmm.solvers.ladmm import LADMMState
 
@@ -102,7 +104,7 @@ def test_fact_4_the_lagrangian_falls_by_at_least_the_stated_amount(denoiser: Sof
     values = lagrangians(problem, method, found)
     beta, L_x, L_h = float(method.beta), float(method.L_x), 1 / SIGMA**2
     norm = float(problem.norm_squared.upper)
-    for k, (old, new) in enumerate(zip(found[:-1], found[1:], strict=True)):
+    for k, (old, new) in enumerate(pairwise(found)):
         dx, dz, dw = ((a - b).square().sum() for a, b in ((new.x, old.x), (new.z, old.z), (beta * new.u, beta * old.u)))
         promised = (L_x - beta * norm) / 2 * dx + beta / 2 * dz + (1 / (2 * L_h) - 1 / beta) * dw
         assert float(promised) >= 0

@@ -1,0 +1,25 @@
+# All set-up happens here: the first target that runs makes .venv with pip.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint format
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/pnpladmm demo --out demo
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+lint: .venv/ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
