@@ -24,6 +24,7 @@ METHODS: dict[str, Method] = {
     "admm": pl.ADMM(SoftThreshold(), 0.03, rho=200.0),
     "primal-dual": pl.PrimalDual(SoftThreshold(), 0.03, beta=0.5 / SIGMA**2, L_x=1.5 * SMOOTH, box=(0.0, 1.0)),
     "richardson-lucy": pl.RichardsonLucy(),
+    "annealed": pl.Annealed(SoftThreshold(), 0.03, mu=0.5, calls=12),
 }
 
 
@@ -36,7 +37,7 @@ def test_every_method_improves_the_picture(method: Method) -> None:
     problem, sharp = small_problem(0.01)
     scaled = {"beta": 0.5 / 0.01**2, "L_x": 1.3 / 0.01**2, "rho": 200.0 * 25}
     parameters = {k: v for k, v in scaled.items() if hasattr(method, k)}
-    if parameters:
+    if not isinstance(method, pl.RichardsonLucy):
         method = type(method)(SoftThreshold(), 0.004, **parameters)
     result = pl.solve(problem, method, 60, 0, reference=sharp)
     assert float(result.history.psnr[-1]) > float(psnr(problem.observed, sharp)) + 1
@@ -53,6 +54,7 @@ def test_columns_have_a_row_an_iteration_and_a_column_a_picture(method: Method) 
     calls = 0 if isinstance(method, pl.RichardsonLucy) else 1
     assert history.denoiser_calls.tolist() == [calls * k for k in range(1, 8)]
     assert (history.objective is None) == isinstance(method, pl.RichardsonLucy)
+    assert (history.z_change is None) == isinstance(method, pl.RichardsonLucy | pl.ISTA | pl.FISTA)
     assert (history.lagrangian is not None) == isinstance(method, pl.LADMM | pl.ADMM)
     assert (history.u_change is not None) == isinstance(method, pl.LADMM | pl.ADMM | pl.PrimalDual)
 
@@ -234,3 +236,31 @@ def test_float32_runs_in_float32() -> None:
     assert result.image.dtype == torch.float32
     expected = pl.solve(problem, METHODS["ladmm"], 20, 0).image
     torch.testing.assert_close(result.image.double(), expected, atol=1e-5, rtol=0)
+
+
+def test_the_annealed_schedule_falls_to_sigma_d_and_ends() -> None:
+    problem, _ = small_problem()
+    seen: list[float] = []
+
+    def note(v: Tensor, sigma: Tensor) -> Tensor:
+        seen.append(float(sigma))
+        return SoftThreshold()(v, sigma)
+
+    result = pl.solve(problem, pl.Annealed(note, 2 / 255, calls=6))
+    assert result.status is pl.Status.FINISHED
+    assert seen[0] == pytest.approx(49 / 255)
+    assert seen[-1] == pytest.approx(2 / 255)
+    ratios = [b / a for a, b in zip(seen[:-1], seen[1:], strict=True)]
+    assert ratios == pytest.approx([ratios[0]] * 5)
+
+
+def test_an_annealed_data_step_solves_its_system() -> None:
+    problem, _ = small_problem()
+    method = pl.Annealed(pl.load_denoiser("identity"), 0.02, mu=0.7, calls=4, cg_iterations=500, cg_tolerance=1e-13)
+    start = method.init(problem)
+    z = method.step(problem, start).z
+    a = 0.7 / float(method.sigma_at(0)) ** 2
+    H, y = problem.operator, problem.observed
+    left = H.adjoint(H.forward(z)) / SIGMA**2 + a * z
+    right = H.adjoint(y) / SIGMA**2 + a * start.x
+    torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)

@@ -1,6 +1,7 @@
 """Problem, methods, the one loop, certificate and result. A solver never prints and never reads pictures."""
 
 from pnpladmm.solvers.admm import ADMM
+from pnpladmm.solvers.annealed import Annealed
 from pnpladmm.solvers.certificate import Certificate, Level
 from pnpladmm.solvers.checkpoint import load_state, save_state
 from pnpladmm.solvers.fista import FISTA
@@ -19,6 +20,7 @@ __all__ = [
     "FISTA",
     "ISTA",
     "LADMM",
+    "Annealed",
     "Certificate",
     "History",
     "Level",

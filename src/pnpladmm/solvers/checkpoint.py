@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pnpladmm.solvers.admm import ADMMState
+from pnpladmm.solvers.annealed import AnnealedState
 from pnpladmm.solvers.fista import FISTAState
 from pnpladmm.solvers.ista import ISTAState
 from pnpladmm.solvers.ladmm import LADMMState
@@ -21,7 +22,15 @@ from pnpladmm.solvers.richardson_lucy import RichardsonLucyState
 from pnpladmm.tensors import InputError
 
 _KINDS: dict[str, type[State]] = {
-    kind.__name__: kind for kind in (LADMMState, ISTAState, FISTAState, ADMMState, PrimalDualState, RichardsonLucyState)
+    kind.__name__: kind for kind in (
+        LADMMState,
+        ISTAState,
+        FISTAState,
+        ADMMState,
+        PrimalDualState,
+        RichardsonLucyState,
+        AnnealedState,
+    )
 }
 
 

@@ -39,7 +39,7 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 def solve(
     problem: Problem,
     method: Method,
-    iterations: int = 100,
+    iterations: int | None = None,
     tolerance: float = 1e-5,
     start: Start | State = None,
     reference: Tensor | None = None,
@@ -49,8 +49,11 @@ def solve(
 
     A picture is done when the relative changes of its `x`, `z` and `u` are below `tolerance`, or when it
     diverges; it then stays as it is, whatever its neighbours do. `start` is `x0`, or the state of an earlier
-    run, which goes on bit for bit. `reference` adds PSNR to the history. Ctrl-C returns what there is.
+    run, which goes on bit for bit. `iterations` is the most that are done: 100 by default, or the length of a
+    method's schedule. `reference` adds PSNR to the history. Ctrl-C returns what there is.
     """
+    if iterations is None:
+        iterations = method.length or 100
     if iterations < 1 or tolerance < 0:
         raise InputError(f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0")
     state = start if isinstance(start, State) else method.init(problem, start)
@@ -73,12 +76,19 @@ def solve(
     history = recorder.history()
     return Result(
         image=monitor.image(state),
-        statuses=monitor.statuses(stopped),
+        statuses=monitor.statuses(_rest(method, state, stopped)),
         history=history,
         certificates=certify(problem, method, history),
         method=method,
         state=state,
     )
+
+
+def _rest(method: Method, state: State, stopped: bool) -> Status:
+    """The status of pictures that neither converged nor failed."""
+    if method.length is not None and state.iteration >= method.length:
+        return Status.FINISHED
+    return Status.STOPPED if stopped else Status.ITERATION_LIMIT
 
 
 class _Monitor:
@@ -120,8 +130,7 @@ class _Monitor:
         failed = (self.diverged | self.non_finite).view(-1, 1, 1, 1)
         return torch.where(failed, self.calmest, state.x)
 
-    def statuses(self, stopped: bool) -> tuple[Status, ...]:
+    def statuses(self, rest: Status) -> tuple[Status, ...]:
         flags = torch.stack([self.converged, self.diverged, self.non_finite]).T.tolist()
         names = (Status.CONVERGED, Status.DIVERGED, Status.NON_FINITE)
-        rest = Status.STOPPED if stopped else Status.ITERATION_LIMIT
         return tuple(next((name for name, flag in zip(names, row, strict=True) if flag), rest) for row in flags)

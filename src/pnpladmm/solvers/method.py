@@ -56,6 +56,11 @@ class Method(ABC):
         return type(self).__name__
 
     @property
+    def length(self) -> int | None:
+        """Iterations after which a method with a schedule is complete; None for those that go on."""
+        return None
+
+    @property
     def promise(self) -> Promise:
         """What is known of the prior."""
         return Promise.NONE
@@ -111,9 +116,9 @@ class PlugAndPlay(Method):
         """The denoiser's."""
         return promise_of(self.denoiser)
 
-    def denoise(self, v: Tensor) -> Tensor:
-        """`D_{sigma_d}(v)`."""
-        x = self.denoiser(v, self.sigma_d)
+    def denoise(self, v: Tensor, sigma: PerPicture | None = None) -> Tensor:
+        """`D_{sigma_d}(v)`, or at another `sigma`."""
+        x = self.denoiser(v, self.sigma_d if sigma is None else sigma)
         if x.shape != v.shape:
             raise InputError(f"the denoiser returned shape {tuple(x.shape)} for {tuple(v.shape)}: they must match")
         return x

@@ -16,6 +16,7 @@ class Status(Enum):
     """How a picture's run ended, from best to worst. Each member carries a sentence of advice."""
 
     CONVERGED = ("converged", "The changes fell below the tolerance.")
+    FINISHED = ("finished", "The method's schedule is complete; it does not iterate until convergence.")
     ITERATION_LIMIT = (
         "iteration limit",
         "The changes are still above the tolerance: allow more iterations if the last picture still improves.",
