@@ -1,0 +1,92 @@
+"""DRUNet: the denoising U-Net of the Plug & Play literature (Zhang et al., 2021), without biases.
+
+Four scales of 64, 128, 256 and 512 channels, four residual blocks a scale on the way down and on the
+way up, a strided 2x2 convolution between scales and a transposed one back, sums for the skips. The
+noise level enters as one more channel, a constant map. There is no bias and no normalisation, so
+
+    net(c x, c sigma) = c net(x, sigma)        for every c > 0,
+
+which is what makes other intensity ranges than [0, 1] a matter of scale.
+
+Parameter names are those of the published checkpoints (`m_head.weight`, `m_down1.0.res.0.weight`, ...,
+`m_tail.weight`): one loader serves those files and ours.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+WIDTHS = (64, 128, 256, 512)
+BLOCKS = 4
+
+
+class ResidualBlock(nn.Module):
+    """`x + conv(relu(conv(x)))`, 3x3, no bias."""
+
+    def __init__(self, width: int) -> None:
+        """Two convolutions of `width` channels."""
+        super().__init__()
+        self.res = nn.Sequential(
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, width, h, w) to the same shape."""
+        out: Tensor = x + self.res(x)
+        return out
+
+
+def _down(inner: int, outer: int, blocks: int) -> nn.Sequential:
+    steps: list[nn.Module] = [ResidualBlock(inner) for _ in range(blocks)]
+    return nn.Sequential(*steps, nn.Conv2d(inner, outer, 2, stride=2, bias=False))
+
+
+def _up(outer: int, inner: int, blocks: int) -> nn.Sequential:
+    steps: list[nn.Module] = [ResidualBlock(inner) for _ in range(blocks)]
+    return nn.Sequential(nn.ConvTranspose2d(outer, inner, 2, stride=2, bias=False), *steps)
+
+
+class DRUNet(nn.Module):
+    """The network for `channels` picture channels; sides must be multiples of `stride`."""
+
+    stride = 8
+
+    def __init__(self, channels: int = 3, widths: tuple[int, ...] = WIDTHS, blocks: int = BLOCKS) -> None:
+        """Widths at the four scales, and residual blocks a scale; as published by default."""
+        super().__init__()
+        first, second, third, deepest = widths
+        self.channels = channels
+        self.m_head = nn.Conv2d(channels + 1, first, 3, padding=1, bias=False)
+        self.m_down1 = _down(first, second, blocks)
+        self.m_down2 = _down(second, third, blocks)
+        self.m_down3 = _down(third, deepest, blocks)
+        self.m_body = nn.Sequential(*(ResidualBlock(deepest) for _ in range(blocks)))
+        self.m_up3 = _up(deepest, third, blocks)
+        self.m_up2 = _up(third, second, blocks)
+        self.m_up1 = _up(second, first, blocks)
+        self.m_tail = nn.Conv2d(first, channels, 3, padding=1, bias=False)
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """Denoise x (B, channels, H, W), H and W multiples of 8, with sigma (B,) on x's scale.
+
+        The convolutions run in the dtype of the weights, which may be half precision; the result has x's.
+        """
+        noise_map = sigma.to(x.dtype).reshape(-1, 1, 1, 1).expand(len(x), 1, *x.shape[-2:])
+        x1 = self.m_head(torch.cat([x, noise_map], 1).to(self.m_head.weight.dtype))
+        x2 = self.m_down1(x1)
+        x3 = self.m_down2(x2)
+        x4 = self.m_down3(x3)
+        out = self.m_up3(self.m_body(x4) + x4)
+        out = self.m_up2(out + x3)
+        out = self.m_up1(out + x2)
+        restored: Tensor = self.m_tail(out + x1)
+        return restored.to(x.dtype)
+
+    def initialise(self) -> None:
+        """Start for a training from nothing: orthogonal matrices of gain 0.2, which keeps blocks near Id."""
+        for module in self.modules():
+            if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
+                nn.init.orthogonal_(module.weight, gain=0.2)

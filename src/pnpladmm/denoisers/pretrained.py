@@ -1,0 +1,212 @@
+"""Weight files in, networks out: the shipped weights, the published checkpoints, a user's own training.
+
+A weight file is somebody else's data. Nothing in it is ever executed: safetensors hold only numbers, and
+the older `.pth` and `.pt` files go through torch's restricted reader (`weights_only=True`), which refuses
+a pickle that calls anything. The architecture is read off the tensors' names and shapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from pnpladmm.denoisers import drunet, light
+from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.drunet import DRUNet
+from pnpladmm.denoisers.light import LightNet
+from pnpladmm.denoisers.network import SIGMA_MAX, NetworkDenoiser
+from pnpladmm.tensors import InputError
+
+WEIGHTS_FOLDER = Path(__file__).parent / "weights"
+
+SHIPPED: dict[str, dict[int, str]] = {
+    "drunet": {3: "drunet_color.safetensors", 1: "drunet_grey.safetensors"},
+    "light": {3: "light_color.safetensors", 1: "light_grey.safetensors"},
+}
+"""The file of each shipped network for each number of channels; colour is required, grey is not."""
+
+SUFFIXES = (".safetensors", ".pth", ".pt")
+
+
+def load_network(
+    name_or_path: str | Path,
+    *,
+    device: torch.device | str | None = None,
+    precision: torch.dtype | None = None,
+    compile_network: bool = False,
+    scale: float = 1.0,
+    promise: Promise = Promise.MMSE,
+) -> NetworkDenoiser:
+    """Load "drunet", "light" or a weight file (.safetensors, .pth, .pt) as a denoiser.
+
+    `device` defaults to the CPU; the other parameters are those of `NetworkDenoiser`. Everything that is
+    wrong with a file is an `InputError` of one line that names it.
+    """
+    if str(name_or_path) in SHIPPED:
+        name = str(name_or_path)
+        networks = _shipped_networks(name)
+    else:
+        path = Path(name_or_path)
+        if path.suffix.lower() not in SUFFIXES:
+            known = ", ".join(SHIPPED)
+            raise InputError(
+                f"{name_or_path}: no such network; give one of {known}, or a file ending in {', '.join(SUFFIXES)}"
+            )
+        name = path.stem
+        network = read_network(path)
+        networks = {network.channels: network}
+    return NetworkDenoiser(
+        networks,
+        promise=promise,
+        name=name,
+        sigma_max=SIGMA_MAX,
+        scale=scale,
+        device=device if device is not None else "cpu",
+        precision=precision,
+        compile_network=compile_network,
+    )
+
+
+def _shipped_networks(name: str) -> dict[int, DRUNet | LightNet]:
+    networks: dict[int, DRUNet | LightNet] = {}
+    for channels, file in SHIPPED[name].items():
+        path = WEIGHTS_FOLDER / file
+        if path.is_file():
+            networks[channels] = read_network(path)
+        elif channels == 3:
+            raise InputError(
+                f"{file} is not in this installation: reinstall pnpladmm, or make it with "
+                f"`pnpladmm train --network {name}` and give the file's path instead"
+            )
+    return networks
+
+
+def read_network(path: Path) -> DRUNet | LightNet:
+    """The network in a weight file, float32, on the CPU."""
+    tensors, _ = read_tensors(path)
+    return build_network(tensors, str(path))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of a weight file and its metadata ({} for .pth and .pt); nothing is executed."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such weight file")
+    metadata: dict[str, str] = {}
+    if path.suffix.lower() == ".safetensors":
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                metadata = dict(file.metadata() or {})
+        except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+            raise InputError(f"{path}: truncated or not a safetensors file ({_first_line(error)})") from None
+    else:
+        tensors = _read_pickled(path)
+    for key, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise InputError(f"{path}: {key} holds {tensor.dtype}, not weights")
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"{path}: {key} holds NaN or infinite weights; the file is damaged")
+    return tensors, metadata
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    # Whatever torch's reader raises on a damaged or hostile file (it is a long and changing list), the
+    # answer is the same: the file is refused.
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(
+            f"{path}: refused: truncated, or more than plain tensors in it ({type(error).__name__})"
+        ) from None
+    for wrapper in ("state_dict", "params_ema", "params"):
+        if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
+            content = content[wrapper]
+    if not isinstance(content, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
+    ):
+        raise InputError(f"{path}: refused: it does not hold a table of named tensors")
+    return {key.removeprefix("module."): value for key, value in content.items()}
+
+
+def build_network(tensors: Mapping[str, Tensor], source: str = "weights") -> DRUNet | LightNet:
+    """The network whose parameters these tensors are, with them in it as float32.
+
+    Channels, widths and numbers of blocks are inferred; every name and shape must then agree.
+    """
+    network = _empty_network(tensors, source)
+    expected = network.state_dict()
+    for key in expected:
+        if key not in tensors:
+            raise InputError(f"{source}: {key} is missing; not a whole {type(network).__name__}")
+    for key, tensor in tensors.items():
+        if key not in expected:
+            raise InputError(f"{source}: {key} is not a parameter of a bias-free {type(network).__name__}")
+        if tensor.shape != expected[key].shape:
+            raise InputError(f"{source}: {key} has shape {tuple(tensor.shape)}, expected {tuple(expected[key].shape)}")
+    network.load_state_dict({key: tensor.float() for key, tensor in tensors.items()}, assign=True)
+    return network
+
+
+def _empty_network(tensors: Mapping[str, Tensor], source: str) -> DRUNet | LightNet:
+    """A network on the meta device (no memory) of the architecture that the names and shapes speak of."""
+
+    def outputs(key: str) -> int:
+        tensor = tensors.get(key)
+        if tensor is None or tensor.ndim != 4 or 0 in tensor.shape:
+            raise InputError(f"{source}: {key} is missing or no convolution; not a network known here")
+        return tensor.shape[0]
+
+    def blocks(pattern: str) -> int:
+        return sum(1 for key in tensors if re.fullmatch(pattern, key))
+
+    with torch.device("meta"):
+        if "m_head.weight" in tensors:
+            count = blocks(r"m_body\.\d+\.res\.0\.weight")
+            names = ["m_head.weight", *(f"m_down{level}.{count}.weight" for level in (1, 2, 3))]
+            return DRUNet(outputs("m_tail.weight"), tuple(map(outputs, names)), count)
+        if "head.weight" in tensors:
+            names = ["head.weight", "shrink1.weight", "shrink2.weight"]
+            counts = tuple(blocks(rf"{part}\.\d+\.inner\.weight") for part in ("down1", "down2", "body"))
+            return LightNet(outputs("tail.weight") // 4 or 1, tuple(map(outputs, names)), counts)
+    raise InputError(f"{source}: neither a DRUNet (m_head.weight, ...) nor a light network (head.weight, ...)")
+
+
+def new_network(
+    name: str, channels: int, widths: tuple[int, ...] | None = None, blocks: int | None = None
+) -> DRUNet | LightNet:
+    """An initialised, untrained "drunet" or "light"; widths and blocks as shipped unless given."""
+    if name not in SHIPPED:
+        raise InputError(f"network = {name}: give one of {', '.join(SHIPPED)}")
+    shipped_widths = drunet.WIDTHS if name == "drunet" else light.WIDTHS
+    if widths is not None and (len(widths) != len(shipped_widths) or min(widths) < 1):
+        raise InputError(f"widths = {widths}: give {len(shipped_widths)} positive numbers for {name}")
+    if blocks is not None and blocks < 1:
+        raise InputError(f"blocks = {blocks}: give a number of at least 1")
+    network: DRUNet | LightNet
+    if name == "drunet":
+        network = DRUNet(channels, widths or shipped_widths, blocks or drunet.BLOCKS)
+    else:
+        network = LightNet(channels, widths or shipped_widths, (blocks,) * 3 if blocks else light.BLOCKS)
+    network.initialise()
+    return network
+
+
+def multiply_adds_per_pixel(network: nn.Module, side: int = 64) -> float:
+    """Multiply-adds a pixel of a picture costs, counted by running the network on the meta device."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    channels = int(getattr(network, "channels", 3))
+    x = torch.empty(1, channels, side, side, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        deepcopy(network).to("meta")(x, torch.empty(1, device="meta"))
+    return float(counter.get_total_flops()) / 2 / side**2
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
