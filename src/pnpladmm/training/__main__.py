@@ -1,0 +1,65 @@
+"""`python -m pnpladmm.training`: the settings of a `Recipe` as options, progress as lines."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pnpladmm.tensors import InputError
+from pnpladmm.training.loop import train
+from pnpladmm.training.recipe import Recipe
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train as the options say; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pnpladmm.training", description="Train a denoiser on a folder of pictures."
+    )
+    add = parser.add_argument
+    add("data", type=Path, help="folder of pictures")
+    add("out", type=Path, help="weight file to write, ending in .safetensors")
+    add("--network", default="light", choices=["light", "drunet"])
+    add("--channels", type=int, default=3, help="3 for colour, 1 for grey")
+    add("--minutes", type=float, help="time budget")
+    add("--steps", type=int, help="step budget")
+    add("--batch", type=int, default=Recipe.batch)
+    add("--crop", type=int, default=Recipe.crop, help="side of a crop in pixels")
+    add("--learning-rate", type=float, default=Recipe.learning_rate)
+    add("--warmup-steps", type=int, default=Recipe.warmup_steps)
+    add("--weak-noise", type=float, default=Recipe.weak_noise, help="share of crops with sigma below 12/255")
+    add("--ema", type=float, default=Recipe.ema, help="decay of the weight average")
+    add("--seed", type=int, default=0)
+    add("--device", default="cpu", help="cpu or cuda")
+    add("--precision", default=None, help="float32 (default on CPUs) or bfloat16 (default on GPUs)")
+    add("--compile", action=argparse.BooleanOptionalAction, default=None, help="default: on GPUs")
+    add("--start", type=Path, help="weight file to train on from")
+    add("--fresh", action="store_true", help="do not resume from the checkpoint beside the weights")
+    add("--widths", type=_numbers, help="channels at each scale, such as 64,128,256")
+    add("--blocks", type=int, help="residual blocks at each scale")
+    add("--log-steps", type=int, default=Recipe.log_steps)
+    add("--checkpoint-seconds", type=float, default=Recipe.checkpoint_seconds)
+    add("--validation", type=Path, help="folder of clean pictures for the PSNR table")
+    add("--validation-seconds", type=float, default=Recipe.validation_seconds)
+    add("--data-note", default="", help="what the pictures are, for the card")
+    given = vars(parser.parse_args(arguments))
+    on_gpu = given["device"].startswith("cuda")
+    given["precision"] = given["precision"] or ("bfloat16" if on_gpu else "float32")
+    compiled = given.pop("compile")
+    given["compile_network"] = on_gpu if compiled is None else compiled
+    given["resume"] = not given.pop("fresh")
+    try:
+        train(Recipe(**given), lambda progress: print(progress, flush=True))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Training pictures: a folder decoded once into one flat store, crops gathered from it on the device.
+
+Half a gigapixel of 8-bit pictures is 1.5 GB: it fits a GPU whole, and gathering a batch of crops there
+costs microseconds, where decoding files for each batch would keep the GPU waiting.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from pnpladmm.tensors import InputError
+
+SUFFIXES = (".avif", ".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def picture_files(folder: Path) -> list[Path]:
+    """The picture files of a folder, by name; an empty or missing folder is refused."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder of pictures")
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    if not files:
+        raise InputError(f"{folder}: no pictures in it (looked for {', '.join(SUFFIXES)})")
+    return files
+
+
+def read_pixels(path: Path, channels: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """A picture file as (H, W, channels) uint8; grey is the luma 0.299 R + 0.587 G + 0.114 B, rounded."""
+    if channels not in (1, 3):
+        raise InputError(f"channels = {channels}: networks are trained on 1 (grey) or 3 (colour)")
+    try:
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"), dtype=np.uint8)
+    except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
+        raise InputError(f"{path}: not a picture Pillow can read ({type(error).__name__})") from None
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def read_tensor(path: Path, channels: int) -> Tensor:
+    """A picture file as (1, channels, H, W) float32 in [0, 1]."""
+    pixels = torch.from_numpy(read_pixels(path, channels).copy())
+    return pixels.permute(2, 0, 1)[None].float() / 255
+
+
+@dataclass(frozen=True)
+class CropStore:
+    """Pictures of any sizes, laid end to end.
+
+    `pixels` (total, C) uint8; picture i has `sizes[i]` = (height, width) and begins at `offsets[i]`.
+    """
+
+    pixels: Tensor
+    offsets: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def from_pictures(cls, pictures: Sequence[Tensor], device: torch.device | str = "cpu") -> CropStore:
+        """Lay (H, W, C) uint8 pictures end to end."""
+        flat = torch.cat([picture.reshape(-1, picture.shape[-1]) for picture in pictures])
+        sizes = torch.tensor([picture.shape[:2] for picture in pictures])
+        offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.prod(1).cumsum(0)[:-1]])
+        return cls(flat.to(device), offsets.to(device), sizes.to(device))
+
+    @classmethod
+    def from_folder(cls, folder: Path, channels: int, crop: int, device: torch.device | str = "cpu") -> CropStore:
+        """Decode the pictures of a folder in parallel; those smaller than a crop are left out."""
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            arrays = pool.map(lambda path: read_pixels(path, channels), picture_files(folder))
+            pictures = [torch.from_numpy(a.copy()) for a in arrays if min(a.shape[:2]) >= crop]
+        if not pictures:
+            raise InputError(f"{folder}: no picture has sides of at least {crop} pixels; use a smaller crop")
+        return cls.from_pictures(pictures, device)
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.offsets)
+
+    def crops(self, count: int, side: int, generator: torch.Generator) -> Tensor:
+        """Random crops (count, C, side, side) in [0, 1], each in one of the eight orientations.
+
+        Pictures are drawn in proportion to their area, so that every pixel is seen equally often. The
+        orientation is a permutation of the indices, so that it costs no further pass over the pixels.
+        """
+        device = self.pixels.device
+
+        def below(limit: Tensor) -> Tensor:
+            # float64: float32 cannot tell the pixels of a large store apart.
+            uniform = torch.rand(count, generator=generator, device=device, dtype=torch.float64)
+            return (uniform * limit).long()
+
+        total = torch.as_tensor(len(self.pixels), device=device)
+        picture = torch.searchsorted(self.offsets, below(total), right=True) - 1
+        height, width = self.sizes[picture].unbind(1)
+        top, left = below(height - side + 1), below(width - side + 1)
+        steps = torch.arange(side, device=device)
+        flips = torch.randint(2, (3, count, 1, 1), generator=generator, device=device, dtype=torch.bool)
+        rows, columns = steps.reshape(1, -1, 1), steps.reshape(1, 1, -1)
+        rows, columns = torch.where(flips[0], columns, rows), torch.where(flips[0], rows, columns)
+        rows = torch.where(flips[1], side - 1 - rows, rows)
+        columns = torch.where(flips[2], side - 1 - columns, columns)
+        start = (self.offsets[picture] + top * width + left).reshape(-1, 1, 1)
+        gathered = self.pixels[start + rows * width.reshape(-1, 1, 1) + columns]
+        # (count, side, side, C) seen as (count, C, side, side) is channels_last already.
+        return gathered.permute(0, 3, 1, 2).float() / 255

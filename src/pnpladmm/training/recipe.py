@@ -1,0 +1,112 @@
+"""What a training is: its settings, its noise levels, its loss and its learning rate.
+
+The loss is the squared error weighted by a function of the noise level alone,
+
+    loss = E_{x, sigma, e}  ||D_sigma(x + sigma e) - x||^2 / m(sigma),
+
+so that for each sigma the minimiser is still the conditional mean E[x | x + sigma e] (the MMSE estimator)
+and the weight only says how the network's capacity is shared between the noise levels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pnpladmm.denoisers.network import SIGMA_MAX
+from pnpladmm.tensors import InputError
+
+WEAK_SIGMA_MAX = 12 / 255
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of one training. Give `minutes`, `steps` or both: the first to be spent ends it.
+
+    `start` takes the weights of a file and trains on from there. `resume` goes on where the checkpoint
+    beside `out` stopped, if there is one. `minutes` count decoding and compilation too.
+    """
+
+    data: Path
+    out: Path
+    network: str = "light"
+    channels: int = 3
+    minutes: float | None = None
+    steps: int | None = None
+    batch: int = 64
+    crop: int = 128
+    learning_rate: float = 1e-3
+    warmup_steps: int = 500
+    weight_decay: float = 1e-4
+    weak_noise: float = 0.2
+    ema: float = 0.999
+    clip: float = 1.0
+    seed: int = 0
+    device: str = "cpu"
+    precision: str = "float32"
+    compile_network: bool = False
+    start: Path | None = None
+    resume: bool = True
+    widths: tuple[int, ...] | None = None
+    blocks: int | None = None
+    log_steps: int = 200
+    checkpoint_seconds: float = 120.0
+    validation: Path | None = None
+    validation_seconds: float = 120.0
+    data_note: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be trained with."""
+        if self.minutes is None and self.steps is None:
+            raise InputError("a training without end: give minutes or steps")
+        for name in ("minutes", "steps", "batch", "crop", "learning_rate", "clip", "log_steps"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name} = {value}: give a number above 0")
+        if self.crop % 8:
+            raise InputError(f"crop = {self.crop}: give a multiple of 8, the networks' stride")
+        if self.channels not in (1, 3):
+            raise InputError(f"channels = {self.channels}: give 1 (grey) or 3 (colour)")
+        if not 0 <= self.weak_noise <= 1:
+            raise InputError(f"weak_noise = {self.weak_noise}: give a share between 0 and 1")
+        if self.precision not in ("float32", "bfloat16"):
+            raise InputError(f"precision = {self.precision}: give float32 or bfloat16")
+        if self.out.suffix != ".safetensors":
+            raise InputError(f"{self.out}: weights are written as .safetensors; end the name so")
+
+    def progress(self, step: int, seconds: float) -> float:
+        """The share of the budget that is spent, from 0 to 1 (and beyond)."""
+        by_time = seconds / (60 * self.minutes) if self.minutes is not None else 0.0
+        by_steps = step / self.steps if self.steps is not None else 0.0
+        return max(by_time, by_steps)
+
+    def learning_rate_at(self, step: int, progress: float) -> float:
+        """Linear over the first `warmup_steps`, then half a cosine down to 0 over the budget."""
+        warmup = min(1.0, (step + 1) / max(1, self.warmup_steps))
+        return self.learning_rate * warmup * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+def draw_sigma(count: int, weak_noise: float, generator: torch.Generator) -> Tensor:
+    """Noise levels (count,): uniform in 0..60/255, a share `weak_noise` of them in 0..12/255.
+
+    The extra weak noise is for solvers, which end at sigma_d of 1 to 5/255.
+    """
+    device = generator.device
+    level = torch.rand(count, generator=generator, device=device)
+    weak = torch.rand(count, generator=generator, device=device) < weak_noise
+    return level * torch.where(weak, WEAK_SIGMA_MAX, SIGMA_MAX)
+
+
+def expected_error(sigma: Tensor) -> Tensor:
+    """`m(sigma)`: about the mean squared error a good denoiser leaves, so that all levels weigh alike.
+
+    In units of 1/255: 2 s^2 / (s + 2) + 0.2. Under weak noise that is nearly the noise itself, under strong
+    noise it is linear; the 0.2 keeps the weight finite at 0. DRUNet on CBSD68 leaves 5.7 at s = 5 and 101
+    at s = 50, where m is 7.3 and 96.
+    """
+    s = sigma * 255
+    return (2 * s.square() / (s + 2) + 0.2) / 255**2
