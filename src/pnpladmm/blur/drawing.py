@@ -1,22 +1,98 @@
-"""A blur as a picture: its kernels laid over the maps of where they act."""
+"""A blur as a picture: PSFs where they act, and the maps of where each kernel does."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.model import Blur
 from pnpladmm.operators import SpatiallyVaryingBlur
 
 # Soft colours that stay apart for most eyes, one for each kernel in turn.
-COLOURS = np.array(
-    [[0.55, 0.75, 0.95], [0.98, 0.80, 0.50], [0.65, 0.87, 0.62], [0.93, 0.65, 0.68], [0.80, 0.72, 0.92]]
-)
+COLOURS = np.array([[0.55, 0.75, 0.95], [0.98, 0.80, 0.50], [0.65, 0.87, 0.62], [0.93, 0.65, 0.68], [0.80, 0.72, 0.92]])
 KERNEL_SHARE = 0.22
 """Side of a drawn kernel, as a share of the picture's shorter side."""
+ACROSS = 5
+"""PSFs along the longer side of the field."""
+MOST = 12
+"""Kernels drawn with their weights; the rest is counted."""
 
 
-def draw_blur(blur: SpatiallyVaryingBlur, path: Path) -> None:
+def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: Path) -> None:
+    """A `Blur`: its PSFs over the field, then kernels beside their weight maps. An operator: regions and kernels."""
+    if isinstance(blur, Blur):
+        _draw_sheet(blur, path)
+    else:
+        _draw_regions(blur, path)
+
+
+def _draw_sheet(blur: Blur, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    height, width = blur.size
+    shown = min(len(blur.kernels), MOST)
+    columns = min(shown, 4)
+    rows = math.ceil(shown / columns)
+    tall = 7 * min(max(height / width, 0.4), 2.0)
+    figure = Figure(figsize=(8, tall + 0.8 + 1.5 * rows), layout="constrained")
+    top, bottom = np.asarray(figure.subfigures(2, 1, height_ratios=(tall + 0.5, 1.5 * rows + 0.3))).tolist()
+    _draw_field(blur, top.subplots())
+    axes = np.atleast_1d(bottom.subplots(rows, 2 * columns, squeeze=False)).reshape(-1, 2)
+    for number, (left, right) in enumerate(axes):
+        for axis in (left, right):
+            axis.axis("off")
+        if number < shown:
+            _draw_term(blur, number, left, right)
+    if shown < len(blur.kernels):
+        bottom.suptitle(f"the first {shown} of {len(blur.kernels)} kernels with their weights", fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def _draw_field(blur: Blur, axes: Any) -> None:
+    """PSFs as point sources show them, at a lattice of places, all on one scale."""
+    height, width = blur.size
+    spacing = max(height, width) / ACROSS
+    places = [
+        (int(r), int(c))
+        for r in np.linspace(0, height, max(1, round(height / spacing)) * 2 + 1)[1::2]
+        for c in np.linspace(0, width, max(1, round(width / spacing)) * 2 + 1)[1::2]
+    ]
+    psfs = [blur.psf_at(r, c).mean(0).numpy() for r, c in places]
+    side, peak = 0.86 * spacing, max(float(np.abs(psf).max()) for psf in psfs)
+    for (r, c), psf in zip(places, psfs, strict=True):
+        box = (c - side / 2, c + side / 2, r + side / 2, r - side / 2)
+        axes.imshow(_signed(psf / peak), extent=box, zorder=2, interpolation="nearest")
+        axes.add_patch(_frame(c, r, side))
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), facecolor="0.97", aspect="equal")
+    kh, kw = blur.kernel_size
+    axes.set_title(f"{blur.source}: PSFs ({kh}x{kw} pixels each) over the {height}x{width} field", fontsize=9)
+    axes.tick_params(labelsize=7)
+
+
+def _draw_term(blur: Blur, number: int, left: Any, right: Any) -> None:
+    kernel = blur.kernels[number].mean(0).numpy()
+    left.imshow(_signed(kernel / max(float(np.abs(kernel).max()), 1e-300)), interpolation="nearest")
+    weight = blur.weights[number, :: max(1, blur.size[0] // 256), :: max(1, blur.size[1] // 256)].numpy()
+    limit = max(float(np.abs(weight).max()), 1e-12)
+    right.imshow(weight, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    left.set_title(f"kernel {number}", fontsize=7)
+    right.set_title(f"{weight.min():.2g} .. {weight.max():.2g}", fontsize=7)
+
+
+def _signed(values: Array) -> Array:
+    """[-1, 1] as colours: dark where positive, red where negative; the root shows faint tails."""
+    depth = np.sqrt(np.abs(values).clip(0, 1))
+    colour = np.ones((*values.shape, 3))
+    colour -= depth[..., None] * np.where(values[..., None] < 0, [0.15, 0.85, 0.85], [0.95, 0.9, 0.75])
+    return colour.clip(0, 1)
+
+
+def _draw_regions(blur: SpatiallyVaryingBlur, path: Path) -> None:
     """Weight maps in colours, each kernel drawn where its weight is greatest; the first picture's blur."""
     from matplotlib.figure import Figure
 
@@ -43,7 +119,7 @@ def draw_blur(blur: SpatiallyVaryingBlur, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _middle(share: np.ndarray, side: float) -> tuple[float, float]:
+def _middle(share: Array, side: float) -> tuple[float, float]:
     """The point deepest inside a weight's region, kept so far from the border that the kernel fits."""
     from scipy.ndimage import distance_transform_edt
 
@@ -56,9 +132,7 @@ def _middle(share: np.ndarray, side: float) -> tuple[float, float]:
     )
 
 
-def _frame(x: float, y: float, side: float):  # type: ignore[no-untyped-def]
+def _frame(x: float, y: float, side: float) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle(
-        (x - side / 2, y - side / 2), side, side, fill=False, edgecolor="0.3", linewidth=0.7, zorder=3
-    )
+    return Rectangle((x - side / 2, y - side / 2), side, side, fill=False, edgecolor="0.3", linewidth=0.7, zorder=3)

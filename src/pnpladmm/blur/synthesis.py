@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from pnpladmm.tensors import InputError, check_positive
@@ -22,6 +21,8 @@ Density: TypeAlias = Callable[[Array, Array], Array]
 
 # Samples a pixel in each direction: edges of discs and lines are right to about a hundredth of a pixel.
 SUPERSAMPLING = 8
+# Widths (pixels) that samples so far apart still see; a narrower kernel has more of them, up to the second number.
+SEEN, FINEST = 0.5, 128
 
 
 def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int | None = None) -> Tensor:
@@ -37,13 +38,13 @@ def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int |
         result: Array = np.exp(-0.5 * ((a / along) ** 2 + (b / across) ** 2))
         return result
 
-    return _sampled(density, 4 * max(along, across), size)
+    return _sampled(density, 4 * max(along, across), min(along, across), size)
 
 
 def defocus(radius: float, size: int | None = None) -> Tensor:
     """A uniform disc: a lens out of focus."""
     check_positive("radius", radius)
-    return _sampled(lambda x, y: (x**2 + y**2 <= radius**2).astype(float), radius, size)
+    return _sampled(lambda x, y: (x**2 + y**2 <= radius**2).astype(float), radius, radius, size)
 
 
 def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor:
@@ -56,7 +57,7 @@ def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor
         across = -x * math.sin(turn) + y * math.cos(turn)
         return ((np.abs(along) <= length / 2) & (np.abs(across) <= 0.5)).astype(float)
 
-    return _sampled(line, length / 2 + 0.5, size)
+    return _sampled(line, length / 2 + 0.5, length, size)
 
 
 def common_size(kernels: list[Tensor]) -> Tensor:
@@ -71,6 +72,8 @@ def common_size(kernels: list[Tensor]) -> Tensor:
 
 def soft_regions(labels: Array, feather: float) -> Tensor:
     """A label map (H, W) of 0 .. P-1 as weights (P, H, W) that sum to one, smooth over `feather` pixels."""
+    from scipy.ndimage import gaussian_filter  # slow to import
+
     count = int(labels.max()) + 1
     hard = np.stack([labels == i for i in range(count)]).astype(np.float64)
     if feather > 0:
@@ -78,12 +81,16 @@ def soft_regions(labels: Array, feather: float) -> Tensor:
     return torch.from_numpy(hard / hard.sum(0))
 
 
-def _sampled(density: Density, reach: float, size: int | None) -> Tensor:
-    half = math.ceil(reach - 0.5) if size is None else size // 2
+def _sampled(density: Density, reach: float, narrowest: float, size: int | None) -> Tensor:
+    """The density's mean over each pixel; `narrowest` is its least width, which the samples must not miss."""
+    half = max(0, math.ceil(reach - 0.5)) if size is None else size // 2
     if size is not None and (size < 1 or size % 2 == 0):
         raise InputError(f"kernel size {size}: give an odd number of pixels")
     side = 2 * half + 1
-    fine = (np.arange(side * SUPERSAMPLING) + 0.5) / SUPERSAMPLING - side / 2
+    n = min(SUPERSAMPLING * max(1, math.ceil(SEEN / narrowest)), FINEST)
+    fine = (np.arange(side * n) + 0.5) / n - side / 2
     values = density(fine[None, :], -fine[:, None])  # rows run down, y runs up
-    kernel = values.reshape(side, SUPERSAMPLING, side, SUPERSAMPLING).mean((1, 3))
+    kernel = values.reshape(side, n, side, n).mean((1, 3))
+    if not kernel.any():  # narrower than any sample: no blur
+        kernel[half, half] = 1
     return torch.from_numpy(kernel / kernel.sum())

@@ -1,0 +1,94 @@
+"""A blur in words and numbers: what `pnpladmm inspect` prints."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.conditioning import centroids, spread
+from pnpladmm.blur.model import Blur
+from pnpladmm.operators.norm import NormBound, bound_norm_squared
+
+AFFORDABLE = 2e10
+"""Multiply-adds that a bound of the norm may cost when nobody asked for it: a few seconds."""
+
+
+def describe(blur: Blur, norm: bool | None = None) -> str:
+    """What it is, sums, centroids, widths, rank, norm, and every note of its reader; one fact a line.
+
+    norm : bound `||H||^2`. None: only if that takes seconds (large fields with signed weights take minutes).
+    """
+    count, channels, kh, kw = blur.kernels.shape
+    height, width = blur.size
+    shared = "shared by all channels" if channels == 1 else f"one for each of {channels} channels"
+    lines = [
+        f"blur          {blur.source}",
+        f"kernels       {count} of {kh}x{kw}, {shared}",
+        f"picture       {height}x{width}",
+        f"order         {blur.order}",
+    ]
+    psfs = _field(blur)
+    sums = psfs.sum((-2, -1))
+    lines.append(f"PSF sum       {spread(sums)} over the field")
+    offsets = centroids(psfs)
+    lines.append(
+        f"PSF centroid  x {spread(offsets[..., 0], '+.3f')}, y {spread(offsets[..., 1], '+.3f')} pixels from the source"
+    )
+    widths = np.array([fwhm(psf.mean(0)) for psf in psfs])
+    lines.append(f"PSF FWHM      {spread(widths, '.3g')} pixels (of the area above half the peak)")
+    lines.append(
+        f"weights       {spread(blur.weights.numpy(), '.3g')}, sum {spread(blur.weights.sum(0).numpy(), '.3g')}"
+    )
+    lines.append(f"rank          {_rank(blur)}")
+    bound = norm_bound(blur, norm)
+    if bound is None:
+        lines.append("||H||^2       not bounded: takes long for signed weights on so large a field")
+    else:
+        lines.append(f"||H||^2       between {float(bound.lower.max()):.4f} and {float(bound.upper.max()):.4f}")
+    lines += [f"note          {note}" for note in blur.notes]
+    return "\n".join(lines)
+
+
+def norm_bound(blur: Blur, wanted: bool | None = None) -> NormBound | None:
+    """Bounds of `||H||^2` with the border unknown, from a few iterations; None where it would take long."""
+    operator = blur.operator("unknown")
+    pixels = math.prod(blur.size)
+    signed = bool((blur.weights < 0).any() or (blur.kernels < 0).any())
+    taps = math.prod(blur.kernel_size) if signed else 100
+    cost = 2.0 * 20 * len(blur.kernels) * pixels * taps
+    if wanted is False or (wanted is None and cost > AFFORDABLE):
+        return None
+    return bound_norm_squared(operator, operator.domain, iterations=30, gap=0.01)
+
+
+def fwhm(psf: Array) -> float:
+    """Full width at half maximum of (k, k), in pixels: the diameter of a disc with the area above half the peak."""
+    from scipy.ndimage import zoom
+
+    fine = zoom(np.pad(psf, 1), 8, order=3, grid_mode=True, mode="grid-constant")
+    area = float((fine >= fine.max() / 2).sum()) / 64
+    return 2 * math.sqrt(area / math.pi)
+
+
+def _field(blur: Blur) -> Array:
+    """PSFs (n, C, kh, kw) at a lattice of places."""
+    rows, columns = (np.unique(np.linspace(0, n - 1, 5).round().astype(int)) for n in blur.size)
+    return torch.stack([blur.psf_at(int(r), int(c)) for r in rows for c in columns]).numpy()
+
+
+def _rank(blur: Blur) -> str:
+    """How many terms hold 99 % and 99.99 % of the energy of all the PSFs of the field."""
+    kernels = blur.kernels.flatten(1)
+    weights = blur.weights.flatten(1)
+    # The field of PSFs is `U^T K`; its singular values are those of a P x P product of Gram matrices.
+    gram_k, gram_u = (kernels @ kernels.T).numpy(), (weights @ weights.T).double().numpy()
+    values, vectors = np.linalg.eigh(gram_k)
+    root = vectors * np.sqrt(values.clip(0))
+    energy = np.linalg.eigvalsh(root.T @ gram_u @ root)[::-1].clip(0)
+    shares = np.cumsum(energy) / max(energy.sum(), 1e-300)
+    some, most = (int(np.searchsorted(shares, level)) + 1 for level in (0.99, 0.9999))
+    count = len(blur.kernels)
+    return f"{count} terms; {min(some, count)} hold 99 % of the PSFs' energy, {min(most, count)} hold 99.99 %"

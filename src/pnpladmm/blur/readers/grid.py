@@ -1,0 +1,168 @@
+"""PSFs on a regular grid of places: this package's NPZ, and the FITS files that photutils reads.
+
+Between grid points the PSF is the bilinear mix of its four neighbours, beyond the grid that of the nearest
+edge, as photutils' GriddedPSFModel has it; the mix is that of the source's own place (weight, then convolve).
+
+- NPZ: `psfs` (N, k, k) with `positions` (N, 2) as x, y, or (ny, nx, k, k) with `x` (nx) and `y` (ny); pixels from
+  0. With `oversampling` (a number, or y, x) their origin is the middle and they are surface brightness, as in
+  photutils; without, they are kernels with their centre at `k // 2`.
+- STDPSF (STScI): planes with y slowest, positions from 1, four samples a pixel.
+- WebbPSF / STPSF: `DET_YXn` holds (y, x) (photutils up to 3.0 reads them the wrong way round). Since WebbPSF
+  1.3 the planes are written sorted by y, then x, while the keys stay in the order of computation.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pnpladmm.blur.arrays import Array, check_numbers, fits_module, reading
+from pnpladmm.blur.conditioning import as_bank, condition, crop_margins, sampled, spread
+from pnpladmm.blur.model import Blur
+from pnpladmm.blur.readers.options import Options, Size
+from pnpladmm.tensors import InputError
+
+SEVERAL_DETECTORS = (36, 56, 90, 200)
+"""Plane counts of the STDPSF files that hold the PSFs of more than one detector."""
+
+
+def grid_archive(name: str, arrays: dict[str, Any], options: Options) -> tuple[Array, Array, Options]:
+    """PSFs (N, [C,] k, k), positions (N, 2) as (x, y), and the options with the file's oversampling."""
+    psfs = check_numbers(f"{name}: psfs", arrays["psfs"])
+    if "positions" in arrays:
+        positions = check_numbers(f"{name}: positions", arrays["positions"])
+    elif "x" in arrays and "y" in arrays:
+        x, y = (check_numbers(f"{name}: {k}", arrays[k]).ravel() for k in ("x", "y"))
+        if psfs.ndim >= 4 and psfs.shape[:2] == (len(y), len(x)):
+            psfs = psfs.reshape(-1, *psfs.shape[2:])
+            x, y = np.tile(x, len(y)), np.repeat(y, len(x))
+        if len(x) != len(y):
+            raise InputError(f"{name}: {len(x)} x and {len(y)} y for psfs of shape {psfs.shape}: they must match")
+        positions = np.stack([x, y], 1)
+    else:
+        raise InputError(f"{name}: psfs without places: add positions (N, 2) as x, y, or x and y")
+    if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) != len(psfs):
+        raise InputError(f"{name}: {len(psfs)} psfs, positions of shape {positions.shape}: give (N, 2) as x, y")
+    if "oversampling" in arrays and options.oversampling is None:
+        factors = check_numbers(f"{name}: oversampling", arrays["oversampling"]).ravel().tolist()
+        options = options.but(oversampling=factors[0] if len(factors) == 1 else tuple(factors))
+    return psfs, positions, options
+
+
+def grid_fits(path: Path, options: Options) -> Blur:
+    """A STDPSF or WebbPSF grid."""
+    fits = fits_module()
+    with reading(path), fits.open(path, memmap=False, ignore_missing_end=True) as hdus:
+        header, data = hdus[0].header, hdus[0].data
+    name = str(path)
+    psfs = check_numbers(name, data)
+    psfs = psfs[None] if psfs.ndim == 2 else psfs
+    if psfs.ndim != 3:
+        raise InputError(f"{name}: the PSFs have shape {psfs.shape}: give (N, k, k)")
+    if "NXPSFS" in header:
+        positions, oversampling, source = _stdpsf(name, header, len(psfs)), 4.0, "a STDPSF grid"
+    else:
+        positions, oversampling, source = _webbpsf(name, header, len(psfs)), float(header["OVERSAMP"]), "a WebbPSF grid"
+    factors = options.oversampling or oversampling
+    return psf_grid(name, psfs, positions, options.but(oversampling=factors), f"{source} (photutils)")
+
+
+def is_regular(positions: Array) -> bool:
+    """Do the places (N, 2) form a full rectangular grid, each once?"""
+    x, y = np.unique(positions[:, 0]), np.unique(positions[:, 1])
+    return len(positions) == len(x) * len(y) == len(np.unique(positions, axis=0))
+
+
+def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source: str = "a grid of PSFs") -> Blur:
+    """The blur of PSFs (N, [C,] k, k) at places (N, 2) that form a rectangular grid."""
+    size = options.needed_size(name, "a grid of PSFs")
+    if not is_regular(positions):
+        raise InputError(f"{name}: {len(positions)} places do not form a rectangular grid")
+    factors = options.factors()
+    if factors is None:
+        bank, notes = condition(name, psfs, options.normalise, options.recentre, options.background)
+    else:
+        bank, notes = _sampled_bank(name, psfs, factors, options)
+    x, y = np.unique(positions[:, 0]), np.unique(positions[:, 1])
+    order = np.lexsort((positions[:, 0], positions[:, 1]))  # y slowest, as the weights below
+    bank, weights = bank[order], bilinear(x, y, size)
+    used = np.abs(weights).max((1, 2)) > 0
+    if not used.all():
+        notes.append(f"{int((~used).sum())} of {len(used)} PSFs have no part in this picture and are left out")
+    if x[0] > size[1] - 1 or x[-1] < 0 or y[0] > size[0] - 1 or y[-1] < 0:
+        notes.append(
+            f"the grid (x {spread(x)}, y {spread(y)}) lies outside the {size[0]}x{size[1]} picture: check its origin"
+        )
+    return Blur(
+        torch.from_numpy(bank[used]),
+        torch.from_numpy(weights[used]),
+        options.order or "weight-then-convolve",
+        tuple(notes),
+        f"{source}, {len(y)}x{len(x)} places",
+    )
+
+
+def bilinear(x: Array, y: Array, size: Size) -> Array:
+    """Weights (ny * nx, H, W) float32 of grid points on every pixel; y slowest."""
+    rows, columns = _hats(y, size[0]), _hats(x, size[1])
+    return np.einsum("jh,iw->jihw", rows, columns).reshape(-1, *size)
+
+
+def _hats(nodes: Array, count: int) -> Array:
+    """(n, count): hat functions of sorted nodes at 0 .. count-1, constant beyond the ends."""
+    at = np.arange(count, dtype=float)
+    return np.stack([np.interp(at, nodes, unit) for unit in np.eye(len(nodes))]).astype(np.float32)
+
+
+def _sampled_bank(name: str, psfs: Array, factors: tuple[float, float], options: Options) -> tuple[Array, list[str]]:
+    bank = as_bank(name, sampled(as_bank(name, psfs), factors))
+    notes = [f"{factors[0]:g}x{factors[1]:g} samples a pixel, taken at the centres of detector pixels"]
+    if options.recentre:
+        bank, done = condition(name, bank, normalise=False, recentre=True)
+        notes += done
+    sums = bank.sum((-2, -1))
+    mean, product = float(sums.mean()), factors[0] * factors[1]
+    if options.normalise and not 0.8 < mean < 1.25:
+        # Files whose samples sum to 1 are common; photutils wants them to sum to the product of the factors.
+        factor, why = (
+            (product, "samples summed to 1") if 0.8 < mean * product < 1.25 else (1 / mean, "to a mean sum of 1")
+        )
+        bank = bank * factor
+        notes.append(f"normalised: multiplied by {factor:.4g} ({why}), so that brightness is kept")
+        sums = sums * factor
+    notes.append(f"PSFs sum to {spread(sums)} inside their stamps")
+    bank, cropped = crop_margins(bank)
+    return bank, notes + cropped
+
+
+def _stdpsf(name: str, header: Any, count: int) -> Array:
+    if count in SEVERAL_DETECTORS:
+        raise InputError(f"{name}: holds the PSFs of several detectors: save one detector's as NPZ (psfs, positions)")
+    nx, ny = int(header["NXPSFS"]), int(header["NYPSFS"])
+    try:
+        x = [float(header[f"IPSFX{i:02d}"]) - 1 for i in range(1, nx + 1)]
+        y = [float(header[f"JPSFY{i:02d}"]) - 1 for i in range(1, ny + 1)]
+    except KeyError as error:
+        raise InputError(f"{name}: the header has no {str(error).split(chr(39))[1]}: not a STDPSF grid") from None
+    if nx * ny != count:
+        raise InputError(f"{name}: {count} PSFs for a grid of {ny}x{nx}: they must match")
+    return np.stack([np.tile(x, ny), np.repeat(y, nx)], 1)
+
+
+def _webbpsf(name: str, header: Any, count: int) -> Array:
+    places = []
+    for i in range(count):
+        text = str(header.get(f"DET_YX{i}", ""))
+        numbers = re.findall(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text)
+        if len(numbers) != 2:
+            raise InputError(f"{name}: DET_YX{i} is {text!r}: {count} PSFs need a place (y, x) each")
+        places.append((float(numbers[1]), float(numbers[0])))
+    positions = np.array(places)
+    version = re.match(r"(\d+)\.(\d+)", str(header.get("VERSION", "")))
+    if version and (int(version[1]), int(version[2])) >= (1, 3):
+        positions = positions[np.lexsort((positions[:, 0], positions[:, 1]))]
+    return positions

@@ -1,0 +1,204 @@
+"""A blur given pixel by pixel: a map of Gaussian widths, of defocus radii, or of motion vectors.
+
+The map is quantised to a bank of kernels. A value between two levels is their linear mix, so seams do not show;
+levels are added until the mix is within `tolerance` of the true kernel, or there are `most`. The error that is
+left is measured on the map's own values and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.conditioning import crop_margins, resized, same_size, spread
+from pnpladmm.blur.model import Blur
+from pnpladmm.blur.readers.options import Kind, Options
+from pnpladmm.blur.synthesis import defocus, gaussian, motion
+from pnpladmm.tensors import InputError
+
+Kernel: TypeAlias = Callable[[float], Array]
+
+WIDEST = 200.0
+"""Pixels; a map with larger values is in other units."""
+SHARP = 0.02
+"""Widths below this are no blur at all."""
+ROW = 1_000_003
+"""Makes one number of a node's two indices; larger than any of them."""
+SAMPLES = 40
+"""Values of the map at which the error is measured."""
+
+
+def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
+    """(H, W) of standard deviations (`gaussian`) or radii (`defocus`), in pixels; 0 is sharp."""
+    values = values[..., 0] if values.ndim == 3 and values.shape[-1] == 1 else values
+    if values.ndim != 2:
+        raise InputError(f"{name}: a map of widths has shape {values.shape}: give (H, W)")
+    _check(name, values, float(values.min()), float(values.max()))
+    options.matching_size(name, "map values", (values.shape[0], values.shape[1]))
+    make = _gaussian if kind == "gaussian" else _disc
+    levels, error = _levels(values, make, options)
+    bank = same_size([make(level) for level in levels])
+    bank, _ = crop_margins(bank)
+    weights = _hat_weights(values, levels)
+    what = "standard deviations" if kind == "gaussian" else "radii"
+    note = f"{what} of {spread(values, '.3g')} pixels quantised to {len(levels)} kernels, {_report(error)}"
+    return _blur(bank, weights, options, note, f"a map of {kind} blur")
+
+
+def motion_map(name: str, dx: Array, dy: Array, options: Options) -> Blur:
+    """(H, W) each: the path of the motion at each pixel in pixels, x to the right, y down; its sign is no matter."""
+    if dx.shape != dy.shape or dx.ndim != 2:
+        raise InputError(f"{name}: motion has dx of shape {dx.shape} and dy of {dy.shape}: give two (H, W)")
+    length = np.hypot(dx, dy)
+    _check(name, length, float(length.min()), float(length.max()))
+    options.matching_size(name, "motion vectors", (dx.shape[0], dx.shape[1]))
+    step = 0.5
+    while True:
+        nodes, weights = _vector_weights(dx, dy, step)
+        if len(nodes) <= options.most or step > 2 * length.max():
+            break
+        step *= 1.25
+    bank = same_size([_line(*node) for node in nodes])
+    error = _motion_error(dx, dy, nodes, weights, bank)
+    bank, _ = crop_margins(bank)
+    grid = f"{len(nodes)} vectors {step:.3g} pixels apart"
+    note = f"motion of {spread(length, '.3g')} pixels quantised to {grid}, {_report(error)}"
+    return _blur(bank, weights, options, note, "a map of motion blur")
+
+
+def map_archive(name: str, arrays: dict[str, Array], options: Options) -> Blur:
+    """An archive with `sigma`, `radius`, `dx` and `dy`, or `motion`."""
+    if "sigma" in arrays:
+        return width_map(name, arrays["sigma"], "gaussian", options)
+    if "radius" in arrays:
+        return width_map(name, arrays["radius"], "defocus", options)
+    if "motion" in arrays:
+        return vector_map(name, arrays["motion"], options)
+    return motion_map(name, arrays["dx"], arrays["dy"], options)
+
+
+def vector_map(name: str, vectors: Array, options: Options) -> Blur:
+    """Motion vectors (2, H, W) or (H, W, 2), x first."""
+    if vectors.ndim == 3 and vectors.shape[0] == 2:
+        return motion_map(name, vectors[0], vectors[1], options)
+    if vectors.ndim == 3 and vectors.shape[-1] == 2:
+        return motion_map(name, vectors[..., 0], vectors[..., 1], options)
+    raise InputError(f"{name}: motion has shape {vectors.shape}: give (2, H, W) or (H, W, 2), x first")
+
+
+def _blur(bank: Array, weights: Array, options: Options, note: str, source: str) -> Blur:
+    return Blur(
+        torch.from_numpy(bank), torch.from_numpy(weights), options.order or "convolve-then-weight", (note,), source
+    )
+
+
+def _check(name: str, values: Array, low: float, high: float) -> None:
+    if low < 0:
+        raise InputError(f"{name}: the map has widths down to {low:g}: they are pixels, 0 or more")
+    if high > WIDEST:
+        raise InputError(f"{name}: the map has widths up to {high:g}: they are pixels, at most {WIDEST:g}")
+
+
+def _gaussian(sigma: float) -> Array:
+    return gaussian(max(sigma, SHARP)).numpy()
+
+
+def _disc(radius: float) -> Array:
+    return defocus(max(radius, SHARP)).numpy()
+
+
+def _line(dx: float, dy: float) -> Array:
+    length = float(np.hypot(dx, dy))
+    if length < SHARP:
+        return np.ones((1, 1))
+    # Angles are counter-clockwise as the picture is seen, and rows run down.
+    return motion(length, float(np.degrees(np.arctan2(-dy, dx)))).numpy()
+
+
+def _levels(values: Array, make: Kernel, options: Options) -> tuple[Array, Array]:
+    """The fewest levels that keep the error below the tolerance, and the error at samples of the map."""
+    low, high = float(values.min()), float(values.max())
+    samples = np.quantile(values, np.linspace(0, 1, SAMPLES))
+    count = 2 if high > low else 1
+    while True:
+        # A step in a kernel's width matters relative to the width; 0.5 pixel is the detector's own.
+        levels = np.exp(np.linspace(np.log(low + 0.5), np.log(high + 0.5), count)) - 0.5
+        levels[0], levels[-1] = low, high
+        error = _mix_error(samples, levels, make)
+        if error.max() <= options.tolerance or count >= options.most or count == 1:
+            return levels, error
+        count = min(count + max(1, count // 3), options.most)
+
+
+def _mix_error(samples: Array, levels: Array, make: Kernel) -> Array:
+    shares = _hats(samples, levels)  # (levels, samples)
+    bank = same_size([make(v) for v in levels] + [make(v) for v in samples])[:, 0]
+    mixed = np.einsum("ls,lij->sij", shares, bank[: len(levels)])
+    return _relative(mixed, bank[len(levels) :])
+
+
+def _hats(values: Array, levels: Array) -> Array:
+    """(levels, ...): the share of each level in the linear mix that stands for a value."""
+    if len(levels) == 1:
+        return np.ones((1, *values.shape))
+    left = np.clip(np.searchsorted(levels, values, side="right") - 1, 0, len(levels) - 2)
+    share = (values - levels[left]) / (levels[left + 1] - levels[left])
+    result = np.zeros((len(levels), *values.shape))
+    np.put_along_axis(result, left[None], 1 - share[None], 0)
+    np.put_along_axis(result, left[None] + 1, share[None], 0)
+    return result
+
+
+def _hat_weights(values: Array, levels: Array) -> Array:
+    return _hats(values, levels).astype(np.float32)
+
+
+def _vector_weights(dx: Array, dy: Array, step: float) -> tuple[list[tuple[float, float]], Array]:
+    """Bilinear shares of the vectors' neighbours on a grid of `step`; v and -v are one node."""
+    i, j = np.floor(dx / step).astype(int), np.floor(dy / step).astype(int)
+    a, b = dx / step - i, dy / step - j
+    keys, shares = [], []
+    for di, dj, share in ((0, 0, (1 - a) * (1 - b)), (1, 0, a * (1 - b)), (0, 1, (1 - a) * b), (1, 1, a * b)):
+        m, n = i + di, j + dj
+        flip = (n < 0) | ((n == 0) & (m < 0))
+        keys.append(np.where(flip, -m, m) * ROW + np.where(flip, -n, n))
+        shares.append(share)
+    table = np.stack(keys)
+    live = np.stack(shares) > 1e-6
+    nodes = np.unique(table[live])
+    weights = np.zeros((len(nodes), *dx.shape), np.float32)
+    for key, share, used in zip(keys, shares, live, strict=True):
+        index = np.clip(np.searchsorted(nodes, key), 0, len(nodes) - 1)
+        found = np.where(used, share, 0)
+        np.put_along_axis(
+            weights, index[None], np.take_along_axis(weights, index[None], 0) + found[None].astype(np.float32), 0
+        )
+    weights /= weights.sum(0)
+    vectors = []
+    for key in nodes.tolist():
+        m = round(key / ROW)
+        vectors.append((float(m * step), float((key - m * ROW) * step)))
+    return vectors, weights
+
+
+def _motion_error(dx: Array, dy: Array, nodes: list[tuple[float, float]], weights: Array, bank: Array) -> Array:
+    order = np.argsort(np.hypot(dx, dy), axis=None)
+    picks = order[np.linspace(0, len(order) - 1, SAMPLES).astype(int)]
+    shares = weights.reshape(len(nodes), -1)[:, picks]
+    true = same_size([bank[0], *(_line(dx.flat[p], dy.flat[p]) for p in picks)])[1:, 0]
+    mixed = np.einsum("ls,lij->sij", shares, bank[:, 0])
+    size = (max(mixed.shape[1], true.shape[1]), max(mixed.shape[2], true.shape[2]))
+    return _relative(resized(mixed, size), resized(true, size))
+
+
+def _relative(shown: Array, true: Array) -> Array:
+    result: Array = np.sqrt(((shown - true) ** 2).sum((1, 2)) / (true**2).sum((1, 2)))
+    return result
+
+
+def _report(error: Array) -> str:
+    return f"error {100 * error.mean():.2g} % of the kernel (at most {100 * error.max():.2g} %)"

@@ -1,0 +1,163 @@
+"""PSFEx `.psf` files: a PSF that varies as a polynomial of the place.
+
+A FITS table with one row and a column PSF_MASK of (ncoeff, h, w) planes. At a source in column X, row Y,
+counted from 1, with `x = (X - POLZERO1) / POLSCAL1` and y likewise,
+
+    PSF = sum_k x^i y^j PSF_MASK[k],    k: 1, x, .., x^d, y, x y, .., y^d   (d = POLDEG1).
+
+One sample is PSF_SAMP detector pixels. PSFEx itself takes detector pixels from it by a Lanczos-3 interpolation at
+their centres (the pixel's own response is in the model), the source at sample `w // 2`; so does this reader.
+The weights are polynomials: negative somewhere, and not summing to one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pnpladmm.blur.arrays import Array, check_numbers, fits_module, reading
+from pnpladmm.blur.conditioning import condition, crop_margins, spread
+from pnpladmm.blur.model import Blur
+from pnpladmm.blur.readers.options import Options, Size
+from pnpladmm.tensors import InputError
+
+LANCZOS = 3
+
+
+def psfex(path: Path, options: Options) -> Blur:
+    """The blur of one chip (`index`) of a PSFEx file on a picture of the given size."""
+    size = options.needed_size(str(path), "a PSFEx model")
+    fits = fits_module()
+    with reading(path), fits.open(path, memmap=False) as hdus:
+        tables = [hdu for hdu in hdus if is_psfex(hdu)]
+        if not tables:
+            raise InputError(f"{path}: has no table with a column PSF_MASK: not a PSFEx file")
+        if len(tables) > 1 and options.index is None:
+            raise InputError(f"{path}: holds {len(tables)} chips: say which (index, from 0)")
+        if options.index is not None and not 0 <= options.index < len(tables):
+            raise InputError(f"{path}: chip {options.index}: the file holds {len(tables)}, counted from 0")
+        table = tables[options.index or 0]
+        header, planes = table.header, check_numbers(f"{path}: PSF_MASK", table.data["PSF_MASK"][0])
+    planes = _shaped(str(path), header, planes)
+    degree, zero, scale = _polynomial(str(path), header, len(planes))
+    step = float(header.get("PSF_SAMP", 1.0))
+    if not 0.05 <= step <= 20:
+        raise InputError(f"{path}: PSF_SAMP is {step:g}: a sample is a fraction of a pixel to a few pixels")
+    notes = [f"polynomial of degree {degree} in the place, PSF_SAMP {step:.4g}: resampled to pixels (Lanczos-3)"]
+    kernels, weights = resample(planes, step)[:, None], polynomials(degree, zero, scale, size)
+    if options.recentre:
+        raise InputError(f"{path}: PSFEx models are centred by PSFEx: do not recentre")
+    kernels = _normalised(kernels, weights, options, notes)
+    _, found = condition(str(path), np.tensordot(weights.mean((1, 2)), kernels, 1), normalise=False, crop=False)
+    kernels, cropped = crop_margins(kernels)
+    notes += found + cropped
+    blur = Blur(
+        torch.from_numpy(kernels),
+        torch.from_numpy(weights.astype(np.float32)),
+        options.order or "weight-then-convolve",
+        tuple(notes),
+        f"a PSFEx model of degree {degree}",
+    )
+    if degree:
+        return blur.noted(f"weights are signed: {float(weights.min()):.3g} to {float(weights.max()):.3g}")
+    return blur
+
+
+def is_psfex(hdu: Any) -> bool:
+    """Is this HDU a table with PSFEx's column?"""
+    columns = getattr(hdu, "columns", None)
+    return columns is not None and "PSF_MASK" in columns.names and len(hdu.data) > 0
+
+
+def polynomials(degree: int, zero: Array, scale: Array, size: Size) -> Array:
+    """Weights (ncoeff, H, W): `x^i y^j` at every pixel, x fastest, in PSFEx's order."""
+    height, width = size
+    x = (np.arange(width) + 1 - zero[0]) / scale[0]  # FITS counts pixels from 1
+    y = (np.arange(height) + 1 - zero[1]) / scale[1]
+    return np.stack([np.outer(y**j, x**i) for j in range(degree + 1) for i in range(degree + 1 - j)])
+
+
+def resample(planes: Array, step: float) -> Array:
+    """Planes (n, h, w) with a sample every `step` pixels, at the centres of detector pixels: (n, kh, kw).
+
+    The source is at sample `w // 2` and becomes the centre. Pixels beyond the samples are 0.
+    """
+    rows, columns = (_lanczos(n, step) for n in planes.shape[1:])
+    result: Array = np.einsum("ah,nhw,bw->nab", rows, planes, columns)
+    return result
+
+
+def _lanczos(count: int, step: float) -> Array:
+    """(k, count): interpolation from samples to pixels; every row sums to 1, as PSFEx normalises them."""
+    if step == 1:  # the samples are the pixels
+        return np.eye(count + 1 - count % 2, count)
+    centre = count // 2
+    half = int(centre * step + 1e-9)
+    at = centre + np.arange(-half, half + 1) / step
+    at = at[at <= count - 1 + 1e-9]
+    distance = at[:, None] - np.arange(count)
+    matrix = np.sinc(distance) * np.sinc(distance / LANCZOS) * (np.abs(distance) < LANCZOS)
+    matrix /= matrix.sum(1, keepdims=True)
+    return np.pad(matrix, [(0, 2 * half + 1 - len(at)), (0, 0)])
+
+
+def _shaped(name: str, header: Any, planes: Array) -> Array:
+    axes = [int(header[key]) for key in ("PSFAXIS1", "PSFAXIS2", "PSFAXIS3") if key in header]
+    if len(axes) >= 2:
+        shape = (axes[2] if len(axes) > 2 else 1, axes[1], axes[0])
+        if int(np.prod(shape)) != planes.size:
+            raise InputError(f"{name}: PSF_MASK holds {planes.size} values, PSFAXIS1 .. 3 say {shape[::-1]}")
+        return planes.reshape(shape)
+    if planes.ndim == 2:
+        return planes[None]
+    if planes.ndim != 3:
+        raise InputError(f"{name}: PSF_MASK has shape {planes.shape}: give (ncoeff, h, w)")
+    return planes
+
+
+def _polynomial(name: str, header: Any, count: int) -> tuple[int, Array, Array]:
+    """Degree, zero points and scales for (x, y)."""
+    dimensions = int(header.get("POLNAXIS", 0))
+    if dimensions == 0:
+        degree = 0
+        zero, scale = np.zeros(2), np.ones(2)
+    elif dimensions == 2 and int(header.get("POLNGRP", 1)) == 1:
+        names = [str(header.get(f"POLNAME{i}", "")).upper() for i in (1, 2)]
+        if not all(n.startswith(letter) and n.endswith("IMAGE") for n, letter in zip(names, "XY", strict=True)):
+            raise InputError(f"{name}: the PSF varies with {' and '.join(names)}: only X_IMAGE and Y_IMAGE are known")
+        degree = int(header.get("POLDEG1", 0))
+        try:
+            zero, scale = (np.array([float(header[f"{key}{i}"]) for i in (1, 2)]) for key in ("POLZERO", "POLSCAL"))
+        except KeyError as error:
+            raise InputError(
+                f"{name}: the header has no {str(error).split(chr(39))[1]}: the place is not defined"
+            ) from None
+        if (scale == 0).any():
+            raise InputError(f"{name}: POLSCAL is 0: the place is not defined")
+    else:
+        raise InputError(
+            f"{name}: the PSF varies with {dimensions} quantities in {header.get('POLNGRP', 1)} groups: "
+            "only the place (x, y, in one group) is known"
+        )
+    if count != (degree + 1) * (degree + 2) // 2:
+        raise InputError(
+            f"{name}: {count} planes for a polynomial of degree {degree}: {(degree + 1) * (degree + 2) // 2} needed"
+        )
+    return degree, zero, scale
+
+
+def _normalised(kernels: Array, weights: Array, options: Options, notes: list[str]) -> Array:
+    """One factor for all, so that the PSF sums to 1 in the mean over the field; its variation is the model's."""
+    sums = np.tensordot(kernels.sum((1, 2, 3)), weights, 1)
+    mean = float(sums.mean())
+    if options.normalise:
+        if mean <= 0:
+            raise InputError(f"the PSF sums to {mean:.3g} in the mean over the field: it must be above 0")
+        if abs(mean - 1) > 1e-3:
+            notes.append(f"normalised: divided by {mean:.4g}, its mean sum over the field, so that brightness is kept")
+        kernels, sums = kernels / mean, sums / mean
+    notes.append(f"the PSF sums to {spread(sums)} over the field")
+    return kernels

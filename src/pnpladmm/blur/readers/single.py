@@ -1,0 +1,64 @@
+"""One kernel for the whole picture: a picture of the PSF as PNG, TIFF, NPY, FITS or MAT."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.conditioning import condition, sampled
+from pnpladmm.blur.model import Blur
+from pnpladmm.blur.readers.options import Options, Size
+from pnpladmm.tensors import InputError
+
+
+def single_kernel(name: str, array: Array, options: Options) -> Blur:
+    """(k, k), or (k, k, 3) with a kernel for each colour. The centre is index `k // 2`.
+
+    Oversampled kernels are taken at the centres of the detector's pixels, their origin in the middle.
+    """
+    size = options.needed_size(name, "one kernel")
+    kernel, notes = as_kernel(name, array, options, size)
+    return Blur(
+        torch.from_numpy(kernel[None]),
+        torch.ones(1, *size),
+        options.order or "convolve-then-weight",
+        tuple(notes),
+        "one kernel",
+    )
+
+
+def as_kernel(name: str, array: Array, options: Options, size: Size | None = None) -> tuple[Array, list[str]]:
+    """A kernel (C, k, k) fit for use, and notes; refuses what is plainly a map or a photograph."""
+    notes: list[str] = []
+    kernel = channels_first(name, array, notes)
+    kh, kw = kernel.shape[-2:]
+    factors = options.factors()
+    if size is not None and factors is None and (kh >= size[0] and kw >= size[1]) and kh * kw > 1:
+        raise InputError(
+            f"{name}: is {kh}x{kw}, as large as the picture: a kernel is smaller; "
+            "for a map say what it holds (kind: gaussian, defocus or motion)"
+        )
+    if factors is not None:
+        kernel = sampled(kernel, factors)
+        notes.append(f"oversampled {factors[0]:g}x{factors[1]:g}: taken at the centres of detector pixels")
+    bank, done = condition(name, kernel[None], options.normalise, options.recentre, options.background)
+    return bank[0], notes + done
+
+
+def channels_first(name: str, array: Array, notes: list[str]) -> Array:
+    """(k, k), (1, k, k), (k, k, 1), (k, k, 3) or, with alpha dropped, (k, k, 2 or 4), as (C, k, k)."""
+    if array.ndim == 3 and array.shape[0] == 1:
+        return array
+    if array.ndim == 2:
+        return array[None]
+    if array.ndim != 3 or array.shape[-1] > 4:
+        raise InputError(f"{name}: has shape {array.shape}: give one kernel (k, k)")
+    channels = np.moveaxis(array, -1, 0)
+    if len(channels) in (2, 4):
+        channels = channels[:-1]
+        notes.append("the alpha channel is ignored")
+    if all(np.array_equal(channels[0], c) for c in channels[1:]):
+        return channels[:1]
+    notes.append(f"a kernel for each of {len(channels)} channels")
+    return channels
