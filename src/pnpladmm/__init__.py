@@ -8,6 +8,7 @@ result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, s
 print(result.status.advice, result.certificate)
 """
 
+from pnpladmm.blur import Blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
 from pnpladmm.denoisers import Promise, as_denoiser, load_denoiser
 from pnpladmm.operators import (
@@ -19,6 +20,9 @@ from pnpladmm.operators import (
     SubsampledTransform,
     check_adjoint,
 )
+from pnpladmm.pictures import Picture, read_picture, write_picture
+from pnpladmm.restore import Counts, Restoration, restore, restore_picture
+from pnpladmm.simulate import simulate
 from pnpladmm.solvers import (
     ADMM,
     FISTA,
@@ -46,7 +50,9 @@ __all__ = [
     "ISTA",
     "LADMM",
     "Annealed",
+    "Blur",
     "Certificate",
+    "Counts",
     "Decimation",
     "Gaussian",
     "History",
@@ -55,11 +61,13 @@ __all__ = [
     "LinearOperator",
     "Mask",
     "NormBound",
+    "Picture",
     "Poisson",
     "PrimalDual",
     "Problem",
     "Progress",
     "Promise",
+    "Restoration",
     "Result",
     "RichardsonLucy",
     "SpatiallyVaryingBlur",
@@ -70,7 +78,14 @@ __all__ = [
     "check_adjoint",
     "load_denoiser",
     "load_state",
+    "read_blur",
+    "read_picture",
+    "restore",
+    "restore_picture",
     "save_state",
+    "simulate",
     "solve",
+    "write_blur",
+    "write_picture",
 ]
 __version__ = "0.1.0"

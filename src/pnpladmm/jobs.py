@@ -1,0 +1,273 @@
+"""Restoring files: one picture file, one blur file, one output, and a recipe that repeats it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpladmm.blur import Blur, draw_blur, read_blur
+from pnpladmm.noise import estimate_noise
+from pnpladmm.operators import Boundary
+from pnpladmm.pictures import Picture, read_picture, write_picture, write_png
+from pnpladmm.report import write_report, write_text
+from pnpladmm.restore import Counts, Noise, Restoration, restore_picture, saturated
+from pnpladmm.solvers import Status
+from pnpladmm.solvers.loop import Callback
+from pnpladmm.tensors import InputError
+
+FILES = ("picture", "blur", "mask", "variance", "labels", "positions")
+"""Fields of a job that name files it reads."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that decides what `restore` writes. Numbers are in the file's units, `noise` on the 0-255 scale."""
+
+    picture: str
+    blur: str
+    output: str
+    noise: Noise = "auto"
+    method: str = "fast"
+    denoiser: str = "light"
+    iterations: int | None = None
+    strength: float = 1.0
+    boundary: Boundary = "unknown"
+    mask: str | None = None
+    saturation: bool = True
+    gain: float | None = None
+    background: float = 0.0
+    variance: str | None = None
+    linear: bool = False
+    labels: str | None = None
+    positions: str | None = None
+    device: str | None = None
+    report: bool = False
+    keep_interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job, ready for JSON."""
+
+    picture: str
+    output: str
+    status: str
+    advice: str
+    certificate: str
+    noise: float
+    """Assumed, of 255."""
+    iterations: int
+    seconds: float
+    residual: list[dict[str, float]]
+    """For each page its size relative to the noise, and the correlation of neighbours."""
+    warnings: list[str]
+    notes: list[str]
+
+
+class Interrupted(Exception):
+    """Ctrl-C, and nobody asked to keep what there was."""
+
+
+def run_job(job: Job, progress: Callable[[int, int], Callback] | None = None) -> Outcome:
+    """Restore one file, page by page, and write the picture, its recipe and, if asked, its report.
+
+    `progress(page, pages)` is asked for the callback of each page.
+    """
+    picture = read_picture(job.picture)
+    if Path(job.output).exists() and Path(job.output).samefile(job.picture):
+        raise InputError(f"{job.output}: the output would overwrite the picture; give another name")
+    hashes = file_hashes(job)
+    size = (picture.pixels.shape[-2], picture.pixels.shape[-1])
+    blur = read_blur(job.blur, size, labels=job.labels, positions=job.positions)
+    working = picture.to_linear() if job.linear else picture
+    options = _options(job, picture, working)
+    pages = len(picture.pixels)
+    done: list[Restoration] = []
+    for page in range(pages):
+        single = _page(working, page)
+        paged = {name: _page_of(value, page) for name, value in options.items()}
+        callback = None if progress is None else progress(page, pages)
+        noise = job.noise if job.noise == "auto" else float(job.noise) / 255
+        done.append(
+            restore_picture(
+                single,
+                blur,
+                noise,
+                job.method,
+                job.denoiser,
+                iterations=job.iterations,
+                strength=job.strength,
+                boundary=job.boundary,
+                device=job.device,
+                callback=callback,
+                **paged,
+            )
+        )
+        if done[-1].result.status is Status.STOPPED and not job.keep_interrupted:
+            raise Interrupted
+    restored = working.with_pixels(torch.cat([r.result.image.cpu() for r in done]).to(working.pixels.dtype))
+    written = write_picture(job.output, restored)
+    write_recipe(job, hashes)
+    outcome = _outcome(job, picture, blur, done, written.notes)
+    if job.report:
+        _report(job, blur, picture, restored, done[0])
+    return outcome
+
+
+def file_hashes(job: Job) -> dict[str, str]:
+    """SHA-256 of every file that the job reads."""
+    hashes = {}
+    for name in FILES:
+        path = getattr(job, name)
+        if path is not None:
+            path = path if Path(path).exists() else path.rpartition("#")[0]  # "bank.mat#3": kernel 3 of a bank
+            hashes[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return hashes
+
+
+def recipe_path(output: str) -> Path:
+    """Where the recipe of an output lies: beside it."""
+    return Path(f"{output}.recipe.json")
+
+
+def write_recipe(job: Job, hashes: dict[str, str]) -> None:
+    """Settings, versions and hashes, with paths relative to the recipe, so that the folder can move."""
+    from pnpladmm import __version__
+
+    path = recipe_path(job.output)
+    settings = dataclasses.asdict(job)
+    for name in (*FILES, "output"):
+        if settings[name] is not None:
+            settings[name] = os.path.relpath(settings[name], path.parent)
+    versions = {"pnpladmm": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    write_text(path, json.dumps({"job": settings, "sha256": hashes, "versions": versions}, indent=1) + "\n")
+
+
+def read_recipe(path: Path) -> Job:
+    """The job of a recipe, if its files are still what they were."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        settings, hashes = dict(content["job"]), dict(content["sha256"])
+        known = {f.name for f in dataclasses.fields(Job)}
+        if unknown := set(settings) - known:
+            raise InputError(f"{path}: unknown setting {sorted(unknown)[0]!r}")
+        for name in (*FILES, "output"):
+            if settings.get(name) is not None:
+                settings[name] = os.path.normpath(path.parent / settings[name])
+        job = Job(**settings)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a recipe that restore wrote ({type(error).__name__}: {error})") from None
+    try:
+        found = file_hashes(job)
+    except OSError as error:
+        raise InputError(f"{path}: {error.filename} is missing") from None
+    for name, digest in hashes.items():
+        if found.get(name) != digest:
+            raise InputError(f"{path}: {getattr(job, name)} is not the file it was when the recipe was written")
+    return job
+
+
+def _options(job: Job, picture: Picture, working: Picture) -> dict[str, Tensor | Counts | None]:
+    """Masks and noise models of a job in the picture's units."""
+    masks = [] if picture.valid is None else [picture.valid]
+    if job.saturation and (unsaturated := saturated(picture)) is not None:
+        masks.append(unsaturated)
+    if job.mask is not None:
+        masks.append(_map(job.mask, picture).pixels == 0)
+    counts = None if job.gain is None else Counts(job.gain / picture.scale, job.background / picture.scale)
+    if job.gain is None and job.background:
+        raise InputError(f"--background {job.background}: it needs --gain, what one count adds to a pixel")
+    variance = None
+    if job.variance is not None:
+        noise_map = _map(job.variance, picture)
+        variance = noise_map.pixels.double() * noise_map.scale / picture.scale**2
+    elif job.linear:
+        variance = _linear_variance(job, picture, working)
+    return {
+        "valid": torch.stack([m.expand_as(picture.pixels) for m in masks]).all(0) if masks else None,
+        "counts": counts,
+        "variance": variance,
+    }
+
+
+def _map(path: str, picture: Picture) -> Picture:
+    found = read_picture(path)
+    if found.pixels.shape[-2:] != picture.pixels.shape[-2:]:
+        have, want = tuple(found.pixels.shape[-2:]), tuple(picture.pixels.shape[-2:])
+        raise InputError(f"{path} is {have[0]}x{have[1]}, the picture {want[0]}x{want[1]}: they must match")
+    if found.pixels.shape[0] not in (1, len(picture.pixels)):
+        raise InputError(f"{path} has {len(found.pixels)} pages, the picture {len(picture.pixels)}: they must match")
+    return dataclasses.replace(found, pixels=found.pixels[:, :1]) if found.pixels.shape[1] != 1 else found
+
+
+def _linear_variance(job: Job, picture: Picture, working: Picture) -> Tensor:
+    """Even noise of the file becomes uneven in linear light: the tone curve's slope stretches it."""
+    sigma = float(estimate_noise(picture.pixels, picture.valid).mean()) if job.noise == "auto" else job.noise / 255
+    step = 1 / 255
+    pixels = torch.nn.functional.avg_pool2d(picture.pixels, 5, 1, 2, count_include_pad=False)
+    high, low = ((pixels + d).clamp(0, 1) for d in (step, -step))
+    light = [dataclasses.replace(picture, pixels=p).to_linear().pixels for p in (high, low)]
+    slope = (light[0] - light[1]) / (high - low)
+    return (sigma * slope).square().to(working.pixels)
+
+
+def _page(picture: Picture, page: int) -> Picture:
+    def at(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value[page : page + 1]
+
+    return dataclasses.replace(
+        picture,
+        pixels=picture.pixels[page : page + 1],
+        alpha=at(picture.alpha),
+        valid=at(picture.valid),
+        blank_values=None,
+    )
+
+
+def _page_of(value: Any, page: int) -> Any:
+    return value[page : page + 1] if isinstance(value, Tensor) and len(value) > 1 else value
+
+
+def _outcome(job: Job, picture: Picture, blur: Blur, done: list[Restoration], notes: tuple[str, ...]) -> Outcome:
+    statuses = [r.result.status for r in done]
+    worst = done[max(range(len(done)), key=lambda i: list(Status).index(statuses[i]))]
+    checks = [check for r in done for check in r.checks]
+    warnings = list(dict.fromkeys(problem for check in checks for problem in check.problems))
+    return Outcome(
+        picture=job.picture,
+        output=job.output,
+        status=worst.result.status.label,
+        advice=worst.result.status.advice,
+        certificate=str(worst.result.certificate),
+        noise=round(255 * worst.sigma, 4),
+        iterations=max(len(r.result.history) for r in done),
+        seconds=round(sum(float(r.result.history.seconds[-1]) for r in done if len(r.result.history)), 2),
+        residual=[{"size": round(c.size, 4), "correlation": round(c.correlation, 4)} for c in checks],
+        warnings=warnings,
+        notes=[*picture.notes, *blur.notes, *dict.fromkeys(n for r in done for n in r.notes), *notes],
+    )
+
+
+def _report(job: Job, blur: Blur, before: Picture, after: Picture, done: Restoration) -> None:
+    folder = Path(f"{job.output}.report")
+    channels = [0, 1, 2] if before.pixels.shape[1] == 3 else [0]
+    for name, picture in (("before", before), ("after", after.from_linear())):
+        write_png(folder / f"{name}.png", picture.pixels[:1, channels])
+    draw_blur(blur, folder / "blur.png")
+    pictures = {"Before": folder / "before.png", "After": folder / "after.png", "The blur": folder / "blur.png"}
+    result = dataclasses.replace(done.result, image=done.result.state.x)
+    write_report(folder, done.problem, result, pictures, Path(job.picture).name, dataclasses.asdict(job))

@@ -1,0 +1,271 @@
+"""From a picture and its blur to the sharp picture: noise, settings and method chosen for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm import settings
+from pnpladmm.blur import Blur, read_blur
+from pnpladmm.data_terms import DataTerm, Gaussian, Poisson, WeightedGaussian
+from pnpladmm.denoisers import Denoiser, Promise, load_denoiser, promise_of
+from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
+from pnpladmm.operators import Boundary, LinearOperator
+from pnpladmm.pictures import Picture, read_picture
+from pnpladmm.solvers import (
+    ADMM,
+    FISTA,
+    ISTA,
+    LADMM,
+    Annealed,
+    Method,
+    PrimalDual,
+    Problem,
+    Result,
+    RichardsonLucy,
+    solve,
+)
+from pnpladmm.solvers.loop import Callback
+from pnpladmm.tensors import InputError, check_positive
+
+Noise: TypeAlias = float | Literal["auto"]
+
+# Above `beta ||H||^2` by this: rounding must not break the condition.
+MARGIN = 1.001
+# A share of saturated pixels beyond which they are the picture, not an accident.
+MOST_SATURATED = 0.3
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Poisson data in the picture's units: `gain` is what one count adds, `background` the level no blur touches."""
+
+    gain: float
+    background: float = 0.0
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """A result with what was assumed on the way to it."""
+
+    result: Result
+    """Its image lies on the picture's own domain."""
+    problem: Problem
+    sigma: float
+    """Noise level that was given or estimated, pictures in [0, 1]; for a noise map its median."""
+    checks: tuple[ResidualCheck, ...]
+    """Does the residual look like that noise? One a picture."""
+    notes: tuple[str, ...]
+    """What was estimated or left out, a sentence each."""
+
+
+def restore(
+    picture: Any,
+    blur: Any,
+    noise: Noise = "auto",
+    method: str | Method = "fast",
+    denoiser: str | Path | Denoiser | None = None,
+    **options: Any,
+) -> Result:
+    """The sharp picture: `picture` is a tensor, array, `Picture` or file; `blur` an operator, `Blur` or file.
+
+    `noise` is a standard deviation for pictures in [0, 1], or `auto`. The image comes back on the picture's own
+    domain. The options are those of `restore_picture`, which also tells what was assumed.
+    """
+    return restore_picture(picture, blur, noise, method, denoiser, **options).result
+
+
+def restore_picture(
+    picture: Any,
+    blur: Any,
+    noise: Noise = "auto",
+    method: str | Method = "fast",
+    denoiser: str | Path | Denoiser | None = None,
+    *,
+    iterations: int | None = None,
+    strength: float = 1.0,
+    boundary: Boundary = "unknown",
+    valid: Tensor | None = None,
+    counts: Counts | None = None,
+    variance: Tensor | None = None,
+    device: str | None = None,
+    callback: Callback | None = None,
+) -> Restoration:
+    """Restore and report.
+
+    iterations : denoiser calls for `fast` (default 8), else at most so many iterations.
+    strength : 1 is the tuned smoothing, more is smoother.
+    boundary : what lies beyond the border, where `blur` is not an operator already.
+    valid : False on dead or saturated pixels, broadcast to the picture; they get precision 0.
+    counts, variance : Poisson data, or a map of the noise variance, in the picture's units.
+    """
+    check_positive("strength", strength)
+    pixels, known = _pixels(picture, device)
+    operator = as_operator_for(blur, pixels, boundary)
+    valid = _both(known, valid, pixels)
+    notes: list[str] = []
+    sigma_map = _variance_map(pixels, counts, variance)
+    sigma = _noise_level(pixels, noise, sigma_map, valid, notes)
+    if valid is not None:
+        lost = 1 - float(valid.expand_as(pixels).double().mean())
+        notes.append(f"{lost:.2%} of the pixels do not count (dead, saturated or missing)")
+    chosen = load_denoiser(denoiser or "light", device) if not callable(denoiser) else denoiser
+    problem = _problem(pixels, operator, sigma, sigma_map, counts, valid, method)
+    if isinstance(method, str):
+        method = make_method(method, chosen, problem, sigma, strength, iterations)
+    result = solve(problem, method, iterations if method.length is None else None, 1e-4, callback=callback)
+    checks = check_residual(problem, result.image, sigma)
+    image = problem.observed_part(result.image) if result.image.shape != pixels.shape else result.image
+    return Restoration(replace(result, image=image), problem, sigma, checks, tuple(notes))
+
+
+METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm", "richardson-lucy")
+
+
+def make_method(
+    name: str, denoiser: Denoiser, problem: Problem, sigma: float, strength: float = 1.0, calls: int | None = None
+) -> Method:
+    """A method by name with settings for this noise level."""
+    if name not in METHODS:
+        raise InputError(f"method {name!r}: choose one of {', '.join(METHODS)}")
+    convex = promise_of(denoiser) is Promise.CONVEX
+    if name == "richardson-lucy":
+        return RichardsonLucy()
+    if name == "certified":
+        return LADMM.certified(denoiser, problem, strength * sigma / 2)
+    if name == "fast" and not convex:
+        sigma_d, mu = settings.interpolate(settings.FAST, sigma)
+        return Annealed(denoiser, strength * sigma_d, mu=mu, calls=calls or 8)
+    norm = float(problem.norm_squared.upper.max())
+    if not np.isfinite(norm):
+        raise InputError(f"||H||^2 has no proven upper bound for this operator: method {name!r} needs one, use fast")
+    L_h = sigma**-2
+    if convex:
+        # lambda f = strength^2 TV_WEIGHT TV(x), whatever the curvature.
+        lam = strength**2 * settings.TV_WEIGHT / getattr(denoiser, "weight", 1.0)
+        L_x = MARGIN * 0.1 * L_h * norm
+    else:
+        sigma_d, lam = settings.interpolate(settings.LADMM, sigma)
+        lam *= strength**2
+        L_x = lam / (strength * sigma_d) ** 2
+    if name in ("ista", "fista"):
+        L_x = max(L_x, MARGIN * L_h * norm)
+    sigma_d = (lam / L_x) ** 0.5
+    makers: dict[str, Callable[[], Method]] = {
+        "ista": lambda: ISTA(denoiser, sigma_d, L_x=L_x),
+        "fista": lambda: FISTA(denoiser, sigma_d, L_x=L_x),
+        "admm": lambda: ADMM(denoiser, sigma_d, rho=L_x),
+        "primal-dual": lambda: PrimalDual(denoiser, sigma_d, beta=L_x / norm / MARGIN, L_x=L_x),
+    }
+    # For a convex prior `fast` is LADMM too: it converges for it.
+    return makers.get(name, lambda: LADMM(denoiser, sigma_d, beta=L_x / norm / MARGIN, L_x=L_x))()
+
+
+def saturated(picture: Picture) -> Tensor | None:
+    """False on pixels at the top of an integer file's range; None where there are none, or too many to be accidents."""
+    if np.dtype(picture.dtype).kind not in "ui":
+        return None
+    top = picture.pixels >= 1 - 0.5 / picture.scale
+    share = float(top.double().mean())
+    return None if share == 0 or share > MOST_SATURATED else ~top
+
+
+def as_operator_for(blur: Any, pixels: Tensor, boundary: Boundary) -> LinearOperator:
+    """The operator of a blur given as operator, `Blur` or file, for these pictures."""
+    if isinstance(blur, str | Path):
+        blur = read_blur(blur, (pixels.shape[-2], pixels.shape[-1]))
+    if isinstance(blur, Blur):
+        return blur.operator(boundary)
+    if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
+        return blur  # Problem wraps deepinv's physics
+    raise InputError(f"blur is a {type(blur).__name__}: give an operator, a Blur or a file")
+
+
+def _pixels(picture: Any, device: str | None) -> tuple[Tensor, Tensor | None]:
+    if isinstance(picture, str | Path):
+        picture = read_picture(picture)
+    if isinstance(picture, np.ndarray):
+        picture = Picture.from_array(picture)
+    if isinstance(picture, Picture):
+        return picture.pixels.to(device), None if picture.valid is None else picture.valid.to(device)
+    if not isinstance(picture, Tensor):
+        raise InputError(f"picture is a {type(picture).__name__}: give a tensor, an array, a Picture or a file")
+    return picture.to(device), None
+
+
+def _both(known: Tensor | None, given: Tensor | None, pixels: Tensor) -> Tensor | None:
+    masks = [m.to(pixels.device).bool() for m in (known, given) if m is not None]
+    for mask in masks:
+        shape = (1,) * (4 - mask.ndim) + tuple(mask.shape)
+        if len(shape) != 4 or any(n not in (1, m) for n, m in zip(shape, pixels.shape, strict=True)):
+            raise InputError(f"the mask has shape {tuple(mask.shape)}, the picture {tuple(pixels.shape)}")
+    if not masks:
+        return None
+    valid = masks[0].expand_as(pixels)
+    for mask in masks[1:]:
+        valid = valid & mask
+    if not bool(valid.any()):
+        raise InputError("the mask leaves no pixel that counts")
+    return None if bool(valid.all()) else valid
+
+
+def _variance_map(pixels: Tensor, counts: Counts | None, variance: Tensor | None) -> Tensor | None:
+    """The variance of each pixel, where it is not one number."""
+    if variance is not None:
+        variance = variance.to(pixels)
+        if bool((variance <= 0).any()) or not bool(torch.isfinite(variance).all()):
+            raise InputError("the variance map has values that are not above 0: mask dead pixels instead")
+        return variance.expand_as(pixels)
+    if counts is None:
+        return None
+    check_positive("gain", counts.gain)
+    # The mean of a few neighbours: a pixel's own count would favour its downward fluctuations.
+    kernel = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0], dtype=pixels.dtype, device=pixels.device) / 16
+    smooth = torch.nn.functional.pad(pixels, (2, 2, 2, 2), mode="replicate")
+    smooth = torch.nn.functional.conv2d(
+        smooth.flatten(0, 1).unsqueeze(1), (kernel[:, None] * kernel)[None, None]
+    ).reshape(pixels.shape)
+    return counts.gain * smooth.clamp_min(counts.gain)
+
+
+def _noise_level(
+    pixels: Tensor, noise: Noise, sigma_map: Tensor | None, valid: Tensor | None, notes: list[str]
+) -> float:
+    if sigma_map is not None:
+        return float(sigma_map.median().sqrt())
+    if noise == "auto":
+        sigma = float(estimate_noise(pixels, valid).mean())
+        notes.append(f"noise estimated: {255 * sigma:.2f} of 255")
+        return sigma
+    check_positive("noise", noise)
+    return float(noise)
+
+
+def _problem(
+    pixels: Tensor,
+    operator: LinearOperator,
+    sigma: float,
+    sigma_map: Tensor | None,
+    counts: Counts | None,
+    valid: Tensor | None,
+    method: str | Method,
+) -> Problem:
+    quadratic = method in ("fast", "admm") or isinstance(method, Annealed | ADMM)
+    term: DataTerm
+    if counts is not None and not quadratic:
+        if valid is not None:
+            raise InputError("masks with Poisson data need a quadratic method: use fast or admm")
+        return Problem(pixels.clamp_min(0), operator, Poisson(counts.gain, counts.background))
+    if counts is not None:
+        pixels = pixels - counts.background
+    if sigma_map is None and valid is None:
+        return Problem(pixels, operator, Gaussian(sigma))
+    precision = torch.full_like(pixels, sigma**-2) if sigma_map is None else 1 / sigma_map
+    term = WeightedGaussian(precision if valid is None else precision * valid)
+    return Problem(pixels, operator, term)

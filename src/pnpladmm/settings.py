@@ -1,0 +1,47 @@
+"""Settings that suit a noise level: tuned at a few levels, interpolated between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pnpladmm.tensors import check_positive
+
+# Noise level (of 255) -> sigma_d at the end of the schedule (of 255), mu.
+FAST: Mapping[float, tuple[float, float]] = {
+    1: (4, 0.06),
+    3: (8, 0.09),
+    10: (18, 0.25),
+    20: (28, 0.25),
+    40: (46, 0.3),
+}
+# Noise level (of 255) -> sigma_d (of 255), lambda = L_x sigma_d^2.
+LADMM: Mapping[float, tuple[float, float]] = {
+    1: (5, 1.0),
+    10: (20, 0.5),
+    20: (40, 0.5),
+    40: (40, 0.5),
+}
+TV_WEIGHT = 6.0
+"""`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
+
+
+def interpolate(table: Mapping[float, tuple[float, float]], sigma: float) -> tuple[float, float]:
+    """(sigma_d, second setting) at noise `sigma` (in [0, 1]); linear in the logarithms, sigma_d following beyond."""
+    check_positive("noise", sigma)
+    level = 255 * sigma
+    levels = sorted(table)
+    if level <= levels[0]:
+        # Below the table the end of the schedule scales with the noise, as the network is homogeneous.
+        end, other = table[levels[0]]
+        return end * level / levels[0] / 255, other
+    if level >= levels[-1]:
+        end, other = table[levels[-1]]
+        return end / 255, other
+    low = max(n for n in levels if n <= level)
+    high = min(n for n in levels if n > level)
+    share = math.log(level / low) / math.log(high / low)
+    first, second = (
+        math.exp((1 - share) * math.log(a) + share * math.log(b)) for a, b in zip(table[low], table[high], strict=True)
+    )
+    return first / 255, second
