@@ -31,9 +31,10 @@ class NetworkDenoiser:
     ----------
     networks:
         `{channels: module}`, each `module(x, sigma)` with x (B, channels, H, W) and sigma (B,) in float32
-        whatever the dtype of its weights, sides multiples of `module.stride` (8 if it has none). Pictures with another number of channels go
-        channel by channel through `networks[1]`; without one, each channel is copied into the n channels
-        of the network there is, told sqrt(n) sigma, and the n results are averaged.
+        whatever the dtype of its weights, sides multiples of `module.stride` (8 if it has none). Pictures
+        with another number of channels go channel by channel through `networks[1]`; without one, each
+        channel is copied into the n channels of the network there is, told sqrt(n) sigma, and the n
+        results are averaged.
     promise:
         What is known of the network (`Promise.MMSE` for one trained for squared error).
     sigma_max:
@@ -109,7 +110,7 @@ class NetworkDenoiser:
                 restored = self._apply(copies, colour, math.sqrt(copies) * plane_sigmas).mean(1)
             restored = restored.reshape(x.shape)
         unchanged = (sigmas == 0).reshape(-1, 1, 1, 1)
-        return torch.where(unchanged.to(x.device), x, restored) if bool(unchanged.any()) else restored
+        return torch.where(unchanged.to(x.device), x.detach(), restored) if bool(unchanged.any()) else restored
 
     def _apply(self, channels: int, x: Tensor, sigmas: Tensor) -> Tensor:
         """Run the network of `channels` channels on x, in its dtype, at its stride and scale."""

@@ -173,7 +173,8 @@ def _empty_network(tensors: Mapping[str, Tensor], source: str) -> DRUNet | Light
         if "head.weight" in tensors:
             names = ["head.weight", "shrink1.weight", "shrink2.weight"]
             counts = tuple(blocks(rf"{part}\.\d+\.inner\.weight") for part in ("down1", "down2", "body"))
-            return LightNet(outputs("tail.weight") // 4 or 1, tuple(map(outputs, names)), counts)
+            hidden = tuple(outputs(f"{part}.0.inner.weight") for part in ("down1", "down2", "body"))
+            return LightNet(outputs("tail.weight") // 4 or 1, tuple(map(outputs, names)), counts, hidden)
     raise InputError(f"{source}: neither a DRUNet (m_head.weight, ...) nor a light network (head.weight, ...)")
 
 
@@ -192,7 +193,8 @@ def new_network(
     if name == "drunet":
         network = DRUNet(channels, widths or shipped_widths, blocks or drunet.BLOCKS)
     else:
-        network = LightNet(channels, widths or shipped_widths, (blocks,) * 3 if blocks else light.BLOCKS)
+        counts = (blocks,) * 3 if blocks else light.BLOCKS
+        network = LightNet(channels, widths or light.WIDTHS, counts, widths or light.HIDDEN)
     network.initialise()
     return network
 
