@@ -1,0 +1,21 @@
+"""Picture files in and out: PNG, JPEG, TIFF, FITS, NPY; depth, colour and metadata kept.
+
+picture = read_picture("cells.ome.tif")          # picture.pixels: (pages, C, H, W), nominally in [0, 1]
+restored = picture.with_pixels(new_pixels)
+written = write_picture("restored.ome.tif", restored)   # written.clipped, written.notes
+"""
+
+from pnpladmm.pictures.files import Written, read_picture, write_picture, write_png
+from pnpladmm.pictures.limits import MAX_BYTES
+from pnpladmm.pictures.picture import Metadata, Picture, Resolution
+
+__all__ = [
+    "MAX_BYTES",
+    "Metadata",
+    "Picture",
+    "Resolution",
+    "Written",
+    "read_picture",
+    "write_picture",
+    "write_png",
+]

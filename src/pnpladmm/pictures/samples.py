@@ -1,0 +1,94 @@
+"""Samples as files hold them, and pixels as the solvers want them: nominally in [0, 1].
+
+    file value = scale * pixel
+
+- integers: `scale` is the largest value of the type (255, 65535, ...), so white is 1; 8 and 16 bits become
+  float32, 32 bits float64, and the way back (times `scale`, rounded half to even) is exact;
+- floats: `scale` is 1 where the largest magnitude lies in [1/256, 1], else the power of two that brings it into
+  (1/2, 1]: undoing that is exact. There is no offset: zero light stays zero.
+
+Writing integers clips to the range of the type and counts what was clipped; it never wraps around.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.pictures.exif import Array
+from pnpladmm.tensors import InputError
+
+DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32", "float64")
+"""The sample types that can be read and written."""
+
+DARKEST_NOMINAL = 1 / 256
+"""Floats whose maximum lies below this (one step of 8 bits) are in other units than [0, 1]: fluxes, volts."""
+
+
+def check_dtype(name: str, dtype: np.dtype[Any]) -> str:
+    """The plain name of a sample type we can hold exactly; refuses the others."""
+    if dtype.name not in DTYPES:
+        raise InputError(f"{name} has samples of type {dtype.name}: convert them to one of {', '.join(DTYPES)}")
+    return str(dtype.name)
+
+
+def pixel_dtype(dtype: str) -> torch.dtype:
+    """float64 where float32 cannot hold every sample of the type, else float32."""
+    return torch.float64 if dtype in ("float64", "uint32", "int32") else torch.float32
+
+
+def natural_scale(samples: Array) -> float:
+    """The scale that the rules above give; `samples` are finite."""
+    if samples.dtype.kind in "ui":
+        return float(np.iinfo(samples.dtype).max)
+    largest = max(abs(float(samples.max())), abs(float(samples.min())))
+    if largest == 0 or DARKEST_NOMINAL <= largest <= 1:
+        return 1.0
+    mantissa, exponent = math.frexp(largest)  # largest = mantissa * 2**exponent, 1/2 <= mantissa < 1
+    return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)
+
+
+def to_pixels(samples: Array, scale: float) -> Tensor:
+    """`samples / scale` in the float type that holds it."""
+    wide = np.float64 if pixel_dtype(samples.dtype.name) is torch.float64 else np.float32
+    return torch.from_numpy(np.true_divide(samples.astype(wide), wide(scale)))
+
+
+def to_samples(pixels: Tensor, dtype: str, scale: float) -> tuple[Array, int]:
+    """`scale * pixels` as `dtype`, and how many samples had to be clipped to its range."""
+    values = pixels.detach().cpu().numpy()
+    target = np.dtype(dtype)
+    if target.itemsize >= 4 and target != np.float32:
+        values = values.astype(np.float64)
+    values = values * values.dtype.type(scale)
+    if target.kind in "ui":
+        low, high = float(np.iinfo(target).min), min(float(np.iinfo(target).max), scale)
+        np.rint(values, out=values)
+    else:
+        low, high = float(np.finfo(target).min), float(np.finfo(target).max)
+    clipped = int(((values < low) | (values > high)).sum())
+    if clipped:
+        np.clip(values, low, high, out=values)
+    return values.astype(target, copy=False), clipped
+
+
+def fill_blank(samples: Array, blank: Array) -> Array:
+    """`samples` (pages, C, H, W) with the value of the nearest good pixel where `blank`.
+
+    The values only start the restoration off: such pixels are to get precision 0.
+    """
+    from scipy.ndimage import distance_transform_edt
+
+    filled = samples.copy()
+    for page, channel in zip(*np.nonzero(blank.any((-1, -2))), strict=True):
+        bad = blank[page, channel]
+        if bad.all():
+            filled[page, channel] = 0
+        else:
+            rows, columns = distance_transform_edt(bad, return_distances=False, return_indices=True)
+            filled[page, channel] = samples[page, channel, rows, columns]
+    return filled
