@@ -208,6 +208,24 @@ def test_orientation_is_applied_and_reset(tmp_path: Path, suffix: str, orientati
         assert nested[33434] == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize("packet", [b'<x tiff:Orientation="6"/>', b"<tiff:Orientation>6</tiff:Orientation>"])
+def test_orientation_in_xmp_is_reset_too(tmp_path: Path, packet: bytes) -> None:
+    path = tmp_path / "a.jpg"
+    Image.fromarray(smooth()).save(path, exif=exif_block(6), xmp=packet)
+    assert Image.open(again(path)).info["xmp"] == packet.replace(b"6", b"1")
+
+
+def test_samples_without_data_are_said_where_a_format_cannot_mark_them(tmp_path: Path) -> None:
+    real = noise((H, W), "float32")
+    real[2, 3] = np.nan
+    np.save(tmp_path / "a.npy", real)
+    picture = read_picture(tmp_path / "a.npy")
+    written = write_picture(tmp_path / "a.png", picture, allow_loss=True)
+    assert "1 samples without data" in " ".join(written.notes)
+    write_picture(tmp_path / "b.tif", picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), real)
+
+
 def test_thumbnail_of_the_old_picture_is_not_kept(tmp_path: Path) -> None:
     block = exif_block(6).removeprefix(b"Exif\0\0")
     # A second directory behind the first: that is where EXIF keeps its thumbnail.
@@ -1062,6 +1080,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "tiff: two sizes": (two_sizes, "2 pictures of different kinds"),
     "tiff: CIELab": (lambda: tiff_head(1, 1, 8, t262=8), "CIELAB"),
     "tiff: raw camera": (lambda: tiff_head(2, 2, 8, t262=32803), "CFA"),
+    "tiff: a palette without colours": (lambda: tiff_head(2, 2, 8, t262=3), "without colours|TIFF"),
     "tiff: complex": (lambda: _imwrite(np.ones((8, 8), np.complex64)), "complex64"),
     "tiff: only NaN": (lambda: _imwrite(np.full((8, 8), np.nan, np.float32)), "no pixel with data"),
     "fits: cut": (lambda: fits_file()[:5000], "cut off"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -148,8 +149,11 @@ def beside(path: Path, name: str) -> Iterator[Path]:
         if target.exists():
             shutil.copymode(target, place)
         os.replace(place, target)
-    except OSError as error:
-        raise InputError(f"{name} cannot be written ({one_line(error.strerror or str(error))})") from error
+    except InputError:
+        raise
+    except (OSError, ValueError, OverflowError, struct.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{name} cannot be written ({one_line(reason)})") from error
     finally:
         if place is not None:
             place.unlink(missing_ok=True)

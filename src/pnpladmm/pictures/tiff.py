@@ -88,6 +88,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         is_stack = tif.is_imagej or tif.is_ome
         order, big = tif.byteorder, tif.is_bigtiff
         values = series.asarray()
+        colour_map = page.colormap if page.photometric == PALETTE else None
         offsets, indices = zip(*((p.offset, p.index) for p in series._pages if p is not None), strict=True)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         directories = [read_directory(data, offset, order, big) for offset in offsets]
@@ -109,6 +110,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         predictor=int(page.predictor),
         tile=(page.tilelength, page.tilewidth) if page.is_tiled else None,
         subfile=int(page.subfiletype or 0),
+        colour_map=colour_map,
     )
     values, layout, scale = _plain(values, layout, page, is_stack, notes, name)
     samples, alpha = layout.stack(values)
@@ -174,12 +176,12 @@ def _plain(
 ) -> tuple[Array, Layout, float | None]:
     """Values where more is brighter, of 8 bits or more, colours instead of indices; and their scale."""
     bits, scale = _bits(page), None
-    if page.photometric == PALETTE and page.colormap is not None:
-        if is_stack:
-            # A display colour, as microscopes use it: the samples are intensities.
-            layout = replace(layout, colour_map=page.colormap)
-        else:
-            values, layout = _coloured(values, page.colormap, layout)
+    if page.photometric == PALETTE:
+        if layout.colour_map is None:
+            raise InputError(f"{name} has a palette without colours: export it again")
+        # In ImageJ and OME files it is a display colour, as microscopes use it: the samples are intensities.
+        if not is_stack:
+            values, layout = _coloured(values, layout.colour_map, layout)
             notes.append("its palette is written as RGB: restored colours are not in it")
     elif bits in (1, 2, 4):
         values = values.astype(np.uint8) * np.uint8(255 // (2**bits - 1))
@@ -207,7 +209,8 @@ def _coloured(indices: Array, table: Array, layout: Layout) -> tuple[Array, Layo
     if (table == 257 * (table >> 8)).all() or not (table & 255).any():
         table = (table >> 8).astype(np.uint8)
     shape, page_shape = (*layout.shape, 3), (*layout.page_shape, 3)
-    layout = replace(layout, axes=layout.axes + "S", shape=shape, page_shape=page_shape, photometric=RGB, planar=1)
+    layout = replace(layout, axes=layout.axes + "S", shape=shape, page_shape=page_shape, photometric=RGB)
+    layout = replace(layout, planar=1, colour_map=None)
     return np.moveaxis(table[:, indices], 0, -1), layout
 
 
