@@ -7,6 +7,7 @@ asked for. Whatever a decoder raises becomes one line that names the file.
 from __future__ import annotations
 
 import struct
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,9 +42,11 @@ GZIP = b"\x1f\x8b"
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what a decoder raises (they raise anything) into one line that names the file."""
+    """Turn what a decoder raises (they raise anything) into one line that names the file; keep its warnings quiet."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     except InputError:
         raise
     except MemoryError as error:
@@ -108,7 +111,8 @@ def read_archive(path: Path) -> dict[str, Array]:
             if promised > 8 * MOST_VALUES:
                 raise InputError(f"{path}: would unpack to {promised / 2**30:.0f} GiB: refused")
             with np.load(path, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
+                arrays = {key: archive[key] for key in archive.files}
+            return {key: value for key, value in arrays.items() if isinstance(value, np.ndarray)}
         if form == "mat":
             from scipy.io import loadmat
 

@@ -17,9 +17,10 @@ from torch import Tensor
 from pnpladmm.tensors import InputError, check_positive
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Density: TypeAlias = Callable[[Array, Array], Array]
+Density: TypeAlias = Callable[[Array, Array, float], Array]
+"""A density at points (x, y); the third argument is the distance between samples, over which edges are softened."""
 
-# Samples a pixel in each direction: edges of discs and lines are right to about a hundredth of a pixel.
+# Samples a pixel in each direction. With softened edges discs and lines are right to about a thousandth.
 SUPERSAMPLING = 8
 # Widths (pixels) that samples so far apart still see; a narrower kernel has more of them, up to the second number.
 SEEN, FINEST = 0.5, 128
@@ -32,7 +33,7 @@ def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int |
     check_positive("sigma", across)
     turn = math.radians(angle)
 
-    def density(x: Array, y: Array) -> Array:
+    def density(x: Array, y: Array, step: float) -> Array:
         a = x * math.cos(turn) + y * math.sin(turn)
         b = -x * math.sin(turn) + y * math.cos(turn)
         result: Array = np.exp(-0.5 * ((a / along) ** 2 + (b / across) ** 2))
@@ -44,7 +45,7 @@ def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int |
 def defocus(radius: float, size: int | None = None) -> Tensor:
     """A uniform disc: a lens out of focus."""
     check_positive("radius", radius)
-    return _sampled(lambda x, y: (x**2 + y**2 <= radius**2).astype(float), radius, radius, size)
+    return _sampled(lambda x, y, step: _inside(radius - np.hypot(x, y), step), radius, radius, size)
 
 
 def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor:
@@ -52,10 +53,10 @@ def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor
     check_positive("length", length)
     turn = math.radians(angle)
 
-    def line(x: Array, y: Array) -> Array:
+    def line(x: Array, y: Array, step: float) -> Array:
         along = x * math.cos(turn) + y * math.sin(turn)
         across = -x * math.sin(turn) + y * math.cos(turn)
-        return ((np.abs(along) <= length / 2) & (np.abs(across) <= 0.5)).astype(float)
+        return _inside(length / 2 - np.abs(along), step) * _inside(0.5 - np.abs(across), step)
 
     return _sampled(line, length / 2 + 0.5, length, size)
 
@@ -81,6 +82,15 @@ def soft_regions(labels: Array, feather: float) -> Tensor:
     return torch.from_numpy(hard / hard.sum(0))
 
 
+def _inside(depth: Array, step: float) -> Array:
+    """1 inside, 0 outside, and in between the share of a sample's cell that an edge through it leaves inside.
+
+    Without it a disc's area jumps as its edge passes samples, and kernels of nearly the same width differ.
+    """
+    result: Array = np.clip(0.5 + depth / step, 0, 1)
+    return result
+
+
 def _sampled(density: Density, reach: float, narrowest: float, size: int | None) -> Tensor:
     """The density's mean over each pixel; `narrowest` is its least width, which the samples must not miss."""
     half = max(0, math.ceil(reach - 0.5)) if size is None else size // 2
@@ -89,7 +99,7 @@ def _sampled(density: Density, reach: float, narrowest: float, size: int | None)
     side = 2 * half + 1
     n = min(SUPERSAMPLING * max(1, math.ceil(SEEN / narrowest)), FINEST)
     fine = (np.arange(side * n) + 0.5) / n - side / 2
-    values = density(fine[None, :], -fine[:, None])  # rows run down, y runs up
+    values = density(fine[None, :], -fine[:, None], 1 / n)  # rows run down, y runs up
     kernel = values.reshape(side, n, side, n).mean((1, 3))
     if not kernel.any():  # narrower than any sample: no blur
         kernel[half, half] = 1

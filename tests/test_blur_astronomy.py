@@ -1,0 +1,237 @@
+"""PSF models of astronomers' tools against those tools: photutils' own evaluation, PSFEx's published formula."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from astropy.nddata import NDData
+from photutils.psf import GriddedPSFModel
+
+from blur_cases import SIZE, check_shows, comet, comet_at, placed, unit
+from pnpladmm.blur import Blur, read_blur
+
+X, Y = (4.0, 27.0, 55.0), (3.0, 41.0)
+PLACES = [(1, 1), (10, 20), (29, 40), (41, 4), (24, 27), (46, 58)]
+"""(row, column): on the grid, between its points, and beyond them."""
+
+
+def samples(x: float, y: float, oversampling: int = 4, side: int = 49) -> np.ndarray:
+    """An oversampled PSF that depends on the place, as surface brightness, its origin in the middle."""
+    v, u = (np.mgrid[:side, :side] - (side - 1) / 2) / oversampling
+    return comet_at(u, v, 1.0 + x / 120, turn=15 + y)
+
+
+def model(oversampling: int = 4, side: int = 49) -> GriddedPSFModel:
+    places = list(product(X, Y))
+    data = np.stack([samples(x, y, oversampling, side) for x, y in places])
+    return GriddedPSFModel(NDData(data, meta={"grid_xypos": places, "oversampling": oversampling}))
+
+
+def evaluated(tool: GriddedPSFModel, row: int, column: int) -> np.ndarray:
+    """The tool's picture of a star of flux 1 in this pixel."""
+    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
+    return tool.evaluate(x.astype(float), y.astype(float), 1.0, float(column), float(row))
+
+
+def check_grid(blur: Blur, tool: GriddedPSFModel) -> None:
+    assert blur.order == "weight-then-convolve"
+    for row, column in PLACES:
+        check_shows(blur, row, column, evaluated(tool, row, column), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("side", [49, 48])
+def test_a_grid_in_npz_is_photutils_model(tmp_path: Path, side: int) -> None:
+    tool = model(side=side)
+    np.savez(tmp_path / "grid.npz", psfs=tool.data, positions=tool.grid_xypos, oversampling=4)
+    blur = read_blur(tmp_path / "grid.npz", SIZE)
+    check_grid(blur, tool)
+    assert any("samples a pixel" in note for note in blur.notes)
+
+
+def test_a_grid_of_kernels_by_rows_and_columns(tmp_path: Path) -> None:
+    kernels = np.stack([[unit(comet(11, 1 + x / 120, turn=15 + y)) for x in X] for y in Y])
+    np.savez(tmp_path / "grid.npz", psfs=kernels, x=X, y=Y)
+    blur = read_blur(tmp_path / "grid.npz", SIZE)
+    check_shows(blur, 41, 27, placed(kernels[1, 1], 41, 27))
+    check_shows(blur, 22, 55, placed(kernels[:, 2].mean(0), 22, 55))
+
+
+def write_webbpsf(path: Path, tool: GriddedPSFModel, version: str | None, key_order: str) -> None:
+    """As WebbPSF's `psf_grid(save=True)` writes it: keys (y, x) in the order of computation, x slowest; planes in
+    that order too up to version 1.2, sorted by y then x (photutils' order) since 1.3."""
+    computed = list(product(X, Y))
+    planes = tool.data if key_order == "sorted" else np.stack([samples(x, y) for x, y in computed])
+    hdu = fits.PrimaryHDU(planes)
+    hdu.header["OVERSAMP"] = 4
+    for i, (x, y) in enumerate(computed):
+        hdu.header[f"DET_YX{i}"] = str((y, x))
+    if version:
+        hdu.header["VERSION"] = version
+    hdu.writeto(path)
+
+
+@pytest.mark.parametrize(("version", "order"), [("1.2.1", "computed"), (None, "computed"), ("2.2.0", "sorted")])
+def test_webbpsf_grid(tmp_path: Path, version: str | None, order: str) -> None:
+    tool = model()
+    write_webbpsf(tmp_path / "grid.fits", tool, version, order)
+    check_grid(read_blur(tmp_path / "grid.fits", SIZE), tool)
+
+
+def test_stdpsf_grid_against_photutils_reader(tmp_path: Path) -> None:
+    planes = np.stack([samples(x, y) for y in Y for x in X])
+    hdu = fits.PrimaryHDU(planes.astype(np.float32))
+    hdu.header["NXPSFS"], hdu.header["NYPSFS"] = len(X), len(Y)
+    for i, x in enumerate(X, 1):
+        hdu.header[f"IPSFX{i:02d}"] = int(x) + 1
+    for i, y in enumerate(Y, 1):
+        hdu.header[f"JPSFY{i:02d}"] = int(y) + 1
+    path = tmp_path / "grid.fits"
+    hdu.writeto(path)
+    check_grid(read_blur(path, SIZE), GriddedPSFModel.read(path, format="stdpsf"))
+
+
+def test_samples_that_sum_to_one_are_scaled_and_reported(tmp_path: Path) -> None:
+    tool = model()
+    np.savez(tmp_path / "grid.npz", psfs=tool.data / 16, positions=tool.grid_xypos, oversampling=4)
+    blur = read_blur(tmp_path / "grid.npz", SIZE)
+    check_grid(blur, tool)
+    assert any("multiplied by 16" in note for note in blur.notes)
+
+
+# --- PSFEx --------------------------------------------------------------------------------------------------
+
+ZERO, SCALE = (29.0, 25.5), (30.0, 24.0)
+
+
+def planes_at(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Six smooth functions of the offset (pixels, x right, y down), one a coefficient: 1, x, x^2, y, x y, y^2."""
+    base = comet_at(u, v, 1.5)
+    return np.stack(
+        [
+            base,
+            0.10 * (comet_at(u, v, 1.8, turn=60) - base),
+            0.05 * (comet_at(u, v, 1.6, turn=90) - base),
+            0.12 * (comet_at(u, v, 1.7, tail=3.5) - base),
+            0.06 * (comet_at(u, v, 1.9) - base),
+            -0.04 * (comet_at(u, v, 1.7, turn=200) - base),
+        ]
+    )
+
+
+def polynomial(row: int, column: int) -> np.ndarray:
+    """PSFEx's terms for a source in this pixel, counted from 0 here and from 1 in the file."""
+    x, y = (column + 1 - ZERO[0]) / SCALE[0], (row + 1 - ZERO[1]) / SCALE[1]
+    return np.array([1, x, x**2, y, x * y, y**2])
+
+
+def write_psfex(
+    path: Path, step: float, side: int, factor: float = 1.0, chips: int = 1, **changes: object
+) -> np.ndarray:
+    """A table as PSFEx 3 writes it; returns the planes."""
+    v, u = (np.mgrid[:side, :side] - side // 2) * step
+    planes = (factor * planes_at(u, v)).astype(np.float32)
+    column = fits.Column("PSF_MASK", f"{planes.size}E", dim=f"({side},{side},6)", array=planes[None])
+    tables = []
+    for _ in range(chips):
+        table = fits.BinTableHDU.from_columns([column], name="PSF_DATA")
+        cards = {
+            "LOADED": 80,
+            "ACCEPTED": 70,
+            "CHI2": 1.1,
+            "POLNAXIS": 2,
+            "POLGRP1": 1,
+            "POLNAME1": "X_IMAGE",
+            "POLZERO1": ZERO[0],
+            "POLSCAL1": SCALE[0],
+            "POLGRP2": 1,
+            "POLNAME2": "Y_IMAGE",
+            "POLZERO2": ZERO[1],
+            "POLSCAL2": SCALE[1],
+            "POLNGRP": 1,
+            "POLDEG1": 2,
+            "PSF_FWHM": 3.6,
+            "PSF_SAMP": step,
+            "PSFNAXIS": 3,
+            "PSFAXIS1": side,
+            "PSFAXIS2": side,
+            "PSFAXIS3": 6,
+            **changes,
+        }
+        for key, value in cards.items():
+            if value is not None:
+                table.header[key] = value
+        tables.append(table)
+    fits.HDUList([fits.PrimaryHDU(), *tables]).writeto(path)
+    return planes
+
+
+def psfex_pixel(local: np.ndarray, step: float, dx: int, dy: int) -> float:
+    """PSFEx's own resampling of a local PSF at one detector pixel: Lanczos-3, weights of sum 1, along each axis."""
+
+    def taps(offset: int) -> list[tuple[int, float]]:
+        at, n = len(local) // 2 + offset / step, len(local)
+        if not 0 <= at <= n - 1:
+            return []
+        found = []
+        for i in range(max(0, int(at) - 4), min(n, int(at) + 6)):
+            t = at - i
+            if abs(t) < 1e-5:
+                found.append((i, 1.0))
+            elif abs(t) < 3:
+                found.append((i, 3 * np.sin(np.pi * t) * np.sin(np.pi * t / 3) / (np.pi * t) ** 2))
+        total = sum(w for _, w in found)
+        return [(i, w / total) for i, w in found]
+
+    return sum(a * b * local[i, j] for i, a in taps(dy) for j, b in taps(dx))
+
+
+@pytest.mark.parametrize(("step", "side"), [(1.0, 25), (0.65, 45), (0.5, 50), (1.3, 21)])
+def test_psfex(tmp_path: Path, step: float, side: int) -> None:
+    planes = write_psfex(tmp_path / "field.psf", step, side)
+    blur = read_blur(tmp_path / "field.psf", SIZE)
+    assert blur.order == "weight-then-convolve"
+    assert len(blur.kernels) == 6
+    assert (blur.weights < 0).any()
+    rows, columns = np.mgrid[: SIZE[0], : SIZE[1]]
+    for row, column in PLACES:
+        terms = polynomial(row, column)
+        # The model's functions themselves, at the centres of pixels.
+        truth = np.tensordot(terms, planes_at(columns - column, rows - row), 1)
+        check_shows(blur, row, column, truth)
+        # PSFEx's resampling of the file's samples: much closer, up to the factor that the notes report.
+        local = np.tensordot(terms, planes.astype(float), 1)
+        psf = blur.psf_at(row, column)[0].numpy()
+        half = np.array(psf.shape) // 2
+        own = [
+            [psfex_pixel(local, step, x - half[1], y - half[0]) for x in range(psf.shape[1])]
+            for y in range(psf.shape[0])
+        ]
+        own = np.array(own) * psf.sum() / np.sum(own)
+        assert np.abs(psf - own).max() < 1e-4 * psf.max()
+
+
+def test_psfex_flux_is_normalised_once_and_said(tmp_path: Path) -> None:
+    write_psfex(tmp_path / "a.psf", 0.65, 45, factor=0.65**2)  # samples of sum 1 instead of pixels of sum 1
+    blur = read_blur(tmp_path / "a.psf", SIZE)
+    assert any("normalised: divided by 0.42" in note for note in blur.notes)
+    assert float(blur.psf_at(20, 30).sum()) == pytest.approx(1, abs=0.01)
+    raw = read_blur(tmp_path / "a.psf", SIZE, normalise=False)
+    assert float(raw.psf_at(20, 30).sum()) == pytest.approx(0.65**2, rel=0.01)
+
+
+def test_psfex_constant_and_several_chips(tmp_path: Path) -> None:
+    v, u = np.mgrid[:21, :21] - 10
+    base = comet_at(u, v, 1.5).astype(np.float32)
+    column = fits.Column("PSF_MASK", "441E", dim="(21,21,1)", array=base[None, None])
+    table = fits.BinTableHDU.from_columns([column], name="PSF_DATA")
+    table.header["POLNAXIS"], table.header["PSF_SAMP"] = 0, 1.0
+    fits.HDUList([fits.PrimaryHDU(), table]).writeto(tmp_path / "c.psf")
+    blur = read_blur(tmp_path / "c.psf", SIZE)
+    assert len(blur.kernels) == 1
+    check_shows(blur, 20, 30, placed(unit(base), 20, 30))
+    write_psfex(tmp_path / "two.psf", 1.0, 21, chips=2)
+    assert len(read_blur(tmp_path / "two.psf", SIZE, index=1).kernels) == 6
