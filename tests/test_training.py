@@ -80,6 +80,9 @@ def test_folders_are_read_and_bad_ones_refused(folder: Path, tmp_path: Path) -> 
     store = CropStore.from_folder(folder, 1, 16)
     assert len(store) == 4
     assert store.pixels.shape[1] == 1
+    twice = CropStore.from_folder(folder, 3, 16, scales=(1.0, 0.5))
+    assert twice.sizes.tolist()[:2] == [[48, 40], [48, 48]]
+    assert twice.sizes.tolist()[4:6] == [[24, 20], [24, 24]]
     rgb = read_pixels(folder / "0.png", 3).astype(float)
     luma = read_pixels(folder / "0.png", 1)[..., 0]
     assert np.abs(rgb @ [0.299, 0.587, 0.114] - luma).max() < 1
@@ -120,6 +123,7 @@ def test_the_learning_rate_warms_up_and_falls_to_zero(folder: Path, tmp_path: Pa
         ({"steps": None}, "without end"),
         ({"steps": 0}, "steps = 0"),
         ({"crop": 20}, "crop = 20"),
+        ({"scales": (1.0, 2.0)}, "scales"),
         ({"channels": 4}, "channels = 4"),
         ({"weak_noise": 1.5}, "weak_noise"),
         ({"precision": "int8"}, "int8"),

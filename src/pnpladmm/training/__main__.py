@@ -16,6 +16,10 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
+def _fractions(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train as the options say; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -30,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--steps", type=int, help="step budget")
     add("--batch", type=int, default=Recipe.batch)
     add("--crop", type=int, default=Recipe.crop, help="side of a crop in pixels")
+    add("--scales", type=_fractions, default=(1.0,), help="sizes each picture is used at, such as 1,0.75,0.5")
     add("--learning-rate", type=float, default=Recipe.learning_rate)
     add("--warmup-steps", type=int, default=Recipe.warmup_steps)
     add("--weak-noise", type=float, default=Recipe.weak_noise, help="share of crops with sigma below 12/255")

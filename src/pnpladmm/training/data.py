@@ -32,13 +32,20 @@ def picture_files(folder: Path) -> list[Path]:
     return files
 
 
-def read_pixels(path: Path, channels: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """A picture file as (H, W, channels) uint8; grey is the luma 0.299 R + 0.587 G + 0.114 B, rounded."""
+def read_pixels(path: Path, channels: int, scale: float = 1.0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """A picture file as (H, W, channels) uint8, its sides times `scale` (Lanczos).
+
+    Grey is the luma 0.299 R + 0.587 G + 0.114 B, rounded.
+    """
     if channels not in (1, 3):
         raise InputError(f"channels = {channels}: networks are trained on 1 (grey) or 3 (colour)")
     try:
         with Image.open(path) as picture:
-            pixels = np.asarray(picture.convert("L" if channels == 1 else "RGB"), dtype=np.uint8)
+            converted = picture.convert("L" if channels == 1 else "RGB")
+            if scale != 1:
+                size = (max(1, round(scale * picture.width)), max(1, round(scale * picture.height)))
+                converted = converted.resize(size, Image.Resampling.LANCZOS)
+            pixels = np.asarray(converted, dtype=np.uint8)
     except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
         raise InputError(f"{path}: not a picture Pillow can read ({type(error).__name__})") from None
     return pixels.reshape(*pixels.shape[:2], channels)
@@ -70,10 +77,22 @@ class CropStore:
         return cls(flat.to(device), offsets.to(device), sizes.to(device))
 
     @classmethod
-    def from_folder(cls, folder: Path, channels: int, crop: int, device: torch.device | str = "cpu") -> CropStore:
-        """Decode the pictures of a folder in parallel; those smaller than a crop are left out."""
+    def from_folder(
+        cls,
+        folder: Path,
+        channels: int,
+        crop: int,
+        device: torch.device | str = "cpu",
+        scales: Sequence[float] = (1.0,),
+    ) -> CropStore:
+        """Decode the pictures of a folder in parallel, each at every scale.
+
+        What is smaller than a crop is left out. Smaller copies add detail that few photographs have at full
+        size, where a network has seen all there is of a small folder.
+        """
+        wanted = [(path, scale) for scale in scales for path in picture_files(folder)]
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            arrays = pool.map(lambda path: read_pixels(path, channels), picture_files(folder))
+            arrays = pool.map(lambda one: read_pixels(one[0], channels, one[1]), wanted)
             pictures = [torch.from_numpy(a.copy()) for a in arrays if min(a.shape[:2]) >= crop]
         if not pictures:
             raise InputError(f"{folder}: no picture has sides of at least {crop} pixels; use a smaller crop")

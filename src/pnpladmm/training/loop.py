@@ -82,7 +82,7 @@ class Training:
         self.psnr: dict[str, float] = {}
         self.psnr_on: str | None = None
         self._resume()
-        self.pictures = CropStore.from_folder(recipe.data, recipe.channels, recipe.crop, self.device)
+        self.pictures = CropStore.from_folder(recipe.data, recipe.channels, recipe.crop, self.device, recipe.scales)
         self._loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = self._weighted_loss
         if recipe.compile_network:
             self._loss_of = torch.compile(self._weighted_loss, dynamic=False)
@@ -225,6 +225,7 @@ class Training:
             "steps": self.step,
             "batch": recipe.batch,
             "crop": recipe.crop,
+            "scales": list(recipe.scales),
             "crops": self.step * recipe.batch,
             "minutes": round(self.seconds / 60, 2),
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "CPU",

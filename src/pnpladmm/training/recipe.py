@@ -39,6 +39,7 @@ class Recipe:
     steps: int | None = None
     batch: int = 64
     crop: int = 128
+    scales: tuple[float, ...] = (1.0,)
     learning_rate: float = 1e-3
     warmup_steps: int = 500
     weight_decay: float = 1e-4
@@ -67,6 +68,8 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name} = {value}: give a number above 0")
+        if not self.scales or not all(0 < scale <= 1 for scale in self.scales):
+            raise InputError(f"scales = {self.scales}: give numbers above 0 and up to 1")
         if self.crop % 8:
             raise InputError(f"crop = {self.crop}: give a multiple of 8, the networks' stride")
         if self.channels not in (1, 3):
