@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -250,7 +251,7 @@ def test_the_annealed_schedule_falls_to_sigma_d_and_ends() -> None:
     assert result.status is pl.Status.FINISHED
     assert seen[0] == pytest.approx(49 / 255)
     assert seen[-1] == pytest.approx(2 / 255)
-    ratios = [b / a for a, b in zip(seen[:-1], seen[1:], strict=True)]
+    ratios = [b / a for a, b in pairwise(seen)]
     assert ratios == pytest.approx([ratios[0]] * 5)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pnpladmm.tensors import InputError
 
@@ -49,7 +49,7 @@ def demo(
     from pnpladmm.demo import run_demo
 
     console = Console()
-    with _bar(console, "restoring", iterations) as (show, _):
+    with _bar(console, "restoring", iterations) as show:
         result, figures = run_demo(out, denoiser, iterations, show)
     console.print(f"{result.status.label}: {result.status.advice}")
     console.print(f"certificate: {result.certificate}", highlight=False, markup=False)
@@ -132,8 +132,8 @@ def restore(
     for job in jobs:
         name = Path(job.picture).name
         try:
-            with _bar(console, name, iterations or 8) as (show, task):
-                outcome = run_job(job, lambda page, pages, show=show, task=task: show)  # type: ignore[misc]
+            with _bar(console, name, iterations or 8) as show:
+                outcome = run_job(job, lambda _page, _pages, show=show: show)  # type: ignore[misc]  # bind this bar
         except InputError as error:
             failures.append({"picture": job.picture, "error": str(error)})
             console.print(f"pnpladmm: {error}", style="red", markup=False, soft_wrap=True)
@@ -146,7 +146,7 @@ def restore(
     if as_json:
         typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failures}, indent=1))
     if failures:
-        raise typer.Exit(1 if len(jobs) > 1 or outcomes else 2)
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: [bold]pnpladmm inspect field.psf --size 512x512 --out field.png[/bold]")
@@ -211,24 +211,28 @@ def simulate(
 
 
 @contextmanager
-def _bar(console: Console, name: str, total: int) -> Iterator[tuple[Any, TaskID]]:
-    """A progress bar that shows the residual; yields the solver's callback."""
+def _bar(console: Console, name: str, total: int) -> Iterator[Any]:
+    """A progress bar with the change of the picture; yields the solver's callback and appears at its first call."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[change]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=False) as bars:
-        task = bars.add_task(name, total=total, change="")
+    bars = Progress(*columns, console=console)
+    task = bars.add_task(name, total=total, change="")
 
-        def show(step: Any) -> None:
-            change = step.row["x_change"]
-            fields: dict[str, Any] = {"change": f"change {float(change.max()):.1e}"}
-            bars.update(task, completed=step.iteration, total=max(total, step.iteration), **fields)
+    def show(step: Any) -> None:
+        bars.start()
+        fields: dict[str, Any] = {"change": f"change {float(step.row['x_change'].max()):.1e}"}
+        bars.update(task, completed=step.iteration, total=max(total, step.iteration), **fields)
 
-        yield show, task
+    try:
+        yield show
         bars.update(task, total=bars.tasks[0].completed)
+    finally:
+        if bars.live.is_started:  # stopping what never started prints an empty line
+            bars.stop()
 
 
 def _tell(console: Console, outcome: Any) -> None:

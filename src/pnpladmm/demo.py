@@ -64,12 +64,12 @@ def demo_method(demo: Demo, denoiser_name: str) -> LADMM:
     norm = float(demo.problem.norm_squared.upper)
     convex = promise_of(denoiser) is Promise.CONVEX
     # A convex prior converges for any beta with L_x >= beta ||H||^2; a beta below L_h = 1/sigma^2 is faster.
-    sigma_d, beta = (0.038, 0.1 / NOISE**2) if convex else (10 / 255, 0.05 / NOISE**2)
+    sigma_d, beta = (0.038, 0.1 / NOISE**2) if convex else (8 / 255, 0.0625 / NOISE**2)
     return LADMM(denoiser, sigma_d, beta=beta, L_x=1.001 * beta * norm)
 
 
 def run_demo(
-    folder: Path, denoiser: str = "tv", iterations: int = 60, callback: Callback | None = None
+    folder: Path, denoiser: str = "light", iterations: int = 60, callback: Callback | None = None
 ) -> tuple[Result, dict[str, Any]]:
     """Blur, restore, and write pictures and report into `folder`; returns the result and the figures."""
     demo = make_demo()

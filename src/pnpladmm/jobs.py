@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur import Blur, draw_blur, read_blur
+from pnpladmm.denoisers import check_denoiser
 from pnpladmm.noise import estimate_noise
 from pnpladmm.operators import Boundary
-from pnpladmm.pictures import Picture, read_picture, write_picture, write_png
+from pnpladmm.operators.boundary import check_boundary
+from pnpladmm.pictures import Picture, check_output, read_picture, write_picture, write_png
 from pnpladmm.report import write_report, write_text
-from pnpladmm.restore import Counts, Noise, Restoration, restore_picture, saturated
+from pnpladmm.restore import METHODS, Counts, Noise, Restoration, restore_picture, saturated
 from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, check_positive
 
 FILES = ("picture", "blur", "mask", "variance", "labels", "positions")
 """Fields of a job that name files it reads."""
@@ -54,6 +56,23 @@ class Job:
     report: bool = False
     keep_interrupted: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse settings that no picture could use; files are looked at when the job runs."""
+        if self.method not in METHODS:
+            raise InputError(f"method {self.method!r}: choose one of {', '.join(METHODS)}")
+        check_boundary(self.boundary)
+        check_denoiser(self.denoiser)
+        check_positive("strength", self.strength)
+        check_device(self.device)
+        if self.noise != "auto":
+            check_positive("noise", self.noise)
+        if self.gain is not None:
+            check_positive("gain", self.gain)
+        elif self.background:
+            raise InputError(f"background = {self.background}: it needs a gain, what one count adds to a pixel")
+        if self.iterations is not None and self.iterations < (2 if self.method == "fast" else 1):
+            raise InputError(f"iterations = {self.iterations}: fast needs 2 or more, the others 1")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -74,6 +93,14 @@ class Outcome:
     notes: list[str]
 
 
+def check_device(device: str | None) -> None:
+    """Refuse a device that does not exist here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"device {device!r}: it is not there; give cpu, or cuda where there is a GPU") from None
+
+
 class Interrupted(Exception):
     """Ctrl-C, and nobody asked to keep what there was."""
 
@@ -86,6 +113,7 @@ def run_job(job: Job, progress: Callable[[int, int], Callback] | None = None) ->
     picture = read_picture(job.picture)
     if Path(job.output).exists() and Path(job.output).samefile(job.picture):
         raise InputError(f"{job.output}: the output would overwrite the picture; give another name")
+    check_output(job.output, picture)
     hashes = file_hashes(job)
     size = (picture.pixels.shape[-2], picture.pixels.shape[-1])
     blur = read_blur(job.blur, size, labels=job.labels, positions=job.positions)
@@ -130,8 +158,12 @@ def file_hashes(job: Job) -> dict[str, str]:
     for name in FILES:
         path = getattr(job, name)
         if path is not None:
-            path = path if Path(path).exists() else path.rpartition("#")[0]  # "bank.mat#3": kernel 3 of a bank
-            hashes[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            if not Path(path).exists() and "#" in path:  # "bank.mat#3": kernel 3 of a bank
+                path = path.rpartition("#")[0]
+            try:
+                hashes[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            except OSError as error:
+                raise InputError(f"{path}: {error.strerror}") from None
     return hashes
 
 
@@ -171,10 +203,7 @@ def read_recipe(path: Path) -> Job:
         raise
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not a recipe that restore wrote ({type(error).__name__}: {error})") from None
-    try:
-        found = file_hashes(job)
-    except OSError as error:
-        raise InputError(f"{path}: {error.filename} is missing") from None
+    found = file_hashes(job)
     for name, digest in hashes.items():
         if found.get(name) != digest:
             raise InputError(f"{path}: {getattr(job, name)} is not the file it was when the recipe was written")
@@ -189,8 +218,6 @@ def _options(job: Job, picture: Picture, working: Picture) -> dict[str, Tensor |
     if job.mask is not None:
         masks.append(_map(job.mask, picture).pixels == 0)
     counts = None if job.gain is None else Counts(job.gain / picture.scale, job.background / picture.scale)
-    if job.gain is None and job.background:
-        raise InputError(f"--background {job.background}: it needs --gain, what one count adds to a pixel")
     variance = None
     if job.variance is not None:
         noise_map = _map(job.variance, picture)

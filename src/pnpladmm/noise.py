@@ -13,6 +13,8 @@ from pnpladmm.transforms import Wavelet
 
 # Median of |n| for n of standard deviation 1.
 MEDIAN_OF_NORMAL = 0.67449
+# A detail this small beside the brightest pixel is rounding, not noise.
+FLAT = 1e-9
 # What a fit may leave before we call it structured, too large or too small; measured in tests/test_noise.py.
 STRUCTURED = 0.1
 TOO_LARGE = 1.15
@@ -23,7 +25,7 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
     """Standard deviation of white noise in each picture (B, C, H, W): (B,), float64.
 
     The median of the finest diagonal wavelet details, which a blurred picture hardly has. Details that touch pixels
-    that are not `valid` do not count, nor those that are exactly 0 (saturated or filled areas).
+    that are not `valid` do not count, nor those that are 0 to rounding (saturated or filled areas).
     """
     h, w = (n - n % 2 for n in picture.shape[-2:])
     if h < 8 or w < 8:
@@ -31,7 +33,7 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
     details = Wavelet(1).forward(picture[..., :h, :w].double())[..., h // 2 :, w // 2 :].abs()
     # The last row and column wrap round to the first: their details see the border's jump.
     details = details[..., :-1, :-1]
-    usable = details > 0
+    usable = details > FLAT * float(picture.abs().max())
     if valid is not None:
         holes = (~valid[..., :h, :w].expand_as(picture[..., :h, :w])).double()
         near = torch.nn.functional.max_pool2d(holes, 4, 2)[..., : h // 2 - 1, : w // 2 - 1] > 0

@@ -87,11 +87,11 @@ def summarise(problem: Problem, result: Result, settings: Mapping[str, Any] | No
         "iterations": len(result.history),
         "certificate": _certificate(result.certificates[0]),
         "parameters": {
+            **(settings or {}),
             "method": result.method.name,
             **_parameters(result.method),
             "||H||^2": f"{float(norm.lower[0]):.6g} to {float(norm.upper[0]):.6g}",
             "L_h": float(problem.L_h()[0]),
-            **(settings or {}),
         },
         "history": {f.name: _first(getattr(result.history, f.name)) for f in fields(History) if f.name != "rounding"},
     }

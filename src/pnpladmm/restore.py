@@ -18,6 +18,7 @@ from pnpladmm.denoisers import Denoiser, Promise, load_denoiser, promise_of
 from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
 from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.pictures import Picture, read_picture
+from pnpladmm.pictures.samples import fill_blank
 from pnpladmm.solvers import (
     ADMM,
     FISTA,
@@ -115,6 +116,9 @@ def restore_picture(
     if valid is not None:
         lost = 1 - float(valid.expand_as(pixels).double().mean())
         notes.append(f"{lost:.2%} of the pixels do not count (dead, saturated or missing)")
+        # Their precision is 0, but the start is made of the observation: a wild value there would spread.
+        filled = fill_blank(pixels.cpu().numpy(), (~valid).cpu().numpy())
+        pixels = torch.from_numpy(filled).to(pixels)
     chosen = load_denoiser(denoiser or "light", device) if not callable(denoiser) else denoiser
     problem = _problem(pixels, operator, sigma, sigma_map, counts, valid, method)
     if isinstance(method, str):

@@ -24,11 +24,16 @@ CLASSICAL: dict[str, Callable[[], Denoiser]] = {
 
 def load_denoiser(name: str | Path, device: str | None = None) -> Denoiser:
     """A denoiser by name (a classical prior or a shipped network), or from a file of weights."""
+    check_denoiser(name)
     if str(name) in CLASSICAL:
         return CLASSICAL[str(name)]()
-    if str(name) not in SHIPPED and not Path(name).suffix:
-        raise InputError(f"denoiser {str(name)!r}: choose one of {', '.join([*SHIPPED, *CLASSICAL])}, or a weight file")
     return load_network(name, device=device)
+
+
+def check_denoiser(name: str | Path) -> None:
+    """Refuse a name that is neither a denoiser's nor a file's."""
+    if str(name) not in (*SHIPPED, *CLASSICAL) and not Path(name).suffix:
+        raise InputError(f"denoiser {str(name)!r}: choose one of {', '.join([*SHIPPED, *CLASSICAL])}, or a weight file")
 
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "Tikhonov",
     "TotalVariation",
     "as_denoiser",
+    "check_denoiser",
     "load_denoiser",
     "promise_of",
 ]

@@ -5,7 +5,7 @@ restored = picture.with_pixels(new_pixels)
 written = write_picture("restored.ome.tif", restored)   # written.clipped, written.notes
 """
 
-from pnpladmm.pictures.files import Written, read_picture, write_picture, write_png
+from pnpladmm.pictures.files import Written, check_output, read_picture, write_picture, write_png
 from pnpladmm.pictures.limits import MAX_BYTES
 from pnpladmm.pictures.picture import Metadata, Picture, Resolution
 
@@ -15,6 +15,7 @@ __all__ = [
     "Picture",
     "Resolution",
     "Written",
+    "check_output",
     "read_picture",
     "write_picture",
     "write_png",

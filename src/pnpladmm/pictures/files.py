@@ -106,10 +106,7 @@ def write_picture(path: str | os.PathLike[str], picture: Picture, allow_loss: bo
     name = one_line(str(path))
     if not isinstance(picture, Picture):
         raise InputError(f"{name}: the picture is a {type(picture).__name__}: make one with Picture.from_array")
-    packed = path.suffix.lower() == ".gz"
-    kind = SUFFIXES.get((path.with_suffix("") if packed else path).suffix.lower(), "")
-    if not kind or (packed and kind != "FITS"):
-        raise InputError(f"{name} has no suffix that names a format: use one of {', '.join(SUFFIXES)}, .fits.gz")
+    kind, packed = _format(path, name)
     picture, notes = _made_to_fit(picture, kind, name, allow_loss)
     raw, clipped = disassemble(picture)
     if raw.blank is not None and raw.samples.dtype.kind != "f" and not _has_blank(raw):
@@ -123,6 +120,15 @@ def write_picture(path: str | os.PathLike[str], picture: Picture, allow_loss: bo
         else:
             more = {"PNG": png.write, "JPEG": jpeg.write, "NPY": npy.write}[kind](place, raw)
     return Written(path, kind, picture.dtype, clipped, (*notes, *more))
+
+
+def check_output(path: str | os.PathLike[str], picture: Picture) -> None:
+    """Refuse, before the long work, an output that `write_picture` would refuse after it."""
+    name = one_line(str(path))
+    kind, _ = _format(Path(path), name)
+    _made_to_fit(picture, kind, name, allow_loss=False)
+    if Path(path).is_dir():
+        raise InputError(f"{name} is a folder: give the name of a file")
 
 
 def write_png(path: Path, picture: Tensor) -> None:
@@ -157,6 +163,15 @@ def beside(path: Path, name: str) -> Iterator[Path]:
     finally:
         if place is not None:
             place.unlink(missing_ok=True)
+
+
+def _format(path: Path, name: str) -> tuple[str, bool]:
+    """The format that a suffix names, and whether it is packed."""
+    packed = path.suffix.lower() == ".gz"
+    kind = SUFFIXES.get((path.with_suffix("") if packed else path).suffix.lower(), "")
+    if not kind or (packed and kind != "FITS"):
+        raise InputError(f"{name} has no suffix that names a format: use one of {', '.join(SUFFIXES)}, .fits.gz")
+    return kind, packed
 
 
 def _kind(head: bytes, name: str) -> str:

@@ -55,10 +55,7 @@ class ADMM(PlugAndPlay):
 
     def init(self, problem: Problem, start: Start = None) -> ADMMState:
         """`z0 = x0`, `u0 = 0`."""
-        if problem.data_term.precision_of(problem.observed) is None:
-            raise InputError(
-                f"ADMM needs a quadratic data term, {type(problem.data_term).__name__} is not: use LADMM or PrimalDual"
-            )
+        problem.precision_for(self.name)
         x = start_picture(problem, start)
         return ADMMState(x=x, z=x, u=torch.zeros_like(x))
 
@@ -67,8 +64,7 @@ class ADMM(PlugAndPlay):
         assert isinstance(state, ADMMState)
         s, H, y = state, problem.operator, problem.observed
         rho = per_picture(self.rho, s.x)
-        precision = problem.data_term.precision_of(y)
-        assert precision is not None
+        precision = problem.precision_for(self.name)
 
         v = s.z - s.u
         x = self.denoise(v)

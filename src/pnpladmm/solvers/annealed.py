@@ -69,10 +69,7 @@ class Annealed(PlugAndPlay):
 
     def init(self, problem: Problem, start: Start = None) -> AnnealedState:
         """`z0 = x0`."""
-        if problem.data_term.precision_of(problem.observed) is None:
-            raise InputError(
-                f"Annealed needs a quadratic data term, {type(problem.data_term).__name__} is not: use LADMM or PrimalDual"
-            )
+        problem.precision_for(self.name)
         x = start_picture(problem, start)
         return AnnealedState(x=x, z=x)
 
@@ -80,8 +77,7 @@ class Annealed(PlugAndPlay):
         """The two equations above."""
         assert isinstance(state, AnnealedState)
         H, y = problem.operator, problem.observed
-        precision = problem.data_term.precision_of(y)
-        assert precision is not None
+        precision = problem.precision_for(self.name)
         sigma = self.sigma_at(state.iteration)
         a = per_picture(self.mu / sigma**2, state.x)
         z = conjugate_gradient(

@@ -56,6 +56,14 @@ class Problem:
         """Smoothness of the data term, shape (1,) or (B,)."""
         return self.data_term.L_h(self.observed)
 
+    def precision_for(self, method: str) -> Tensor:
+        """`p` of a quadratic data term `1/2 sum p (z - y)^2`, for methods that need one; refuses the others."""
+        precision = self.data_term.precision_of(self.observed)
+        if precision is None:
+            term = type(self.data_term).__name__
+            raise InputError(f"{method} needs a quadratic data term, {term} is not: use LADMM or PrimalDual")
+        return precision
+
     def default_start(self) -> Tensor:
         """`x0`: the observation where the shapes agree, padded or enlarged to fit, else the adjoint of it."""
         y = self.observed

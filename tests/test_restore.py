@@ -1,0 +1,181 @@
+"""From a picture and its blur to the sharp picture, in Python."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+
+import pnpladmm as pl
+from conftest import picture
+from pnpladmm import settings
+from pnpladmm.blur import gaussian, motion
+from pnpladmm.metrics import psnr
+from pnpladmm.restore import METHODS, saturated
+
+SIGMA = 4 / 255
+KERNEL = motion(9, 30)
+
+
+def scene(size: int = 96) -> torch.Tensor:
+    pixels = skimage.data.astronaut()[20 : 20 + size, 150 : 150 + size] / 255
+    return torch.from_numpy(pixels).permute(2, 0, 1).float()[None]
+
+
+def observed(size: int = 96, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, pl.Blur]:
+    """The blurred crop, the sharp crop, and the blur on it: light enters from outside."""
+    sharp = pl.Picture.from_array(scene(size))
+    blur = pl.Blur(KERNEL[None], torch.ones(1, size, size))
+    done = pl.simulate(sharp, blur, SIGMA, seed=seed)
+    margin = KERNEL.shape[0] // 2
+    return done.picture.pixels, sharp.pixels[..., margin:-margin, margin:-margin], done.blur
+
+
+def test_the_default_restores_on_the_pictures_own_domain() -> None:
+    y, sharp, blur = observed()
+    result = pl.restore(y, blur, noise=SIGMA)
+    assert result.image.shape == y.shape
+    assert result.status is pl.Status.FINISHED
+    assert float(psnr(result.image, sharp)) > float(psnr(y, sharp)) + 3
+    assert int(result.history.denoiser_calls[-1]) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_by_name_with_total_variation(method: str) -> None:
+    y, sharp, blur = observed(64)
+    done = pl.restore_picture(y, blur, SIGMA, method, "tv", iterations=15)
+    assert float(psnr(done.result.image, sharp)) > float(psnr(y, sharp)) + (0.5 if method != "certified" else 0.2)
+
+
+def test_picture_and_blur_in_every_form(tmp_path: Path) -> None:
+    y, _, blur = observed(64)
+    expected = pl.restore(y, blur, SIGMA, denoiser="tv", iterations=3).image
+    pl.write_blur(tmp_path / "blur.npz", blur)
+    array = y[0].permute(1, 2, 0).numpy()
+    np.save(tmp_path / "y.npy", array)
+    for one in (array, pl.Picture.from_array(array), tmp_path / "y.npy", str(tmp_path / "y.npy")):
+        for other in (blur, blur.operator("unknown"), tmp_path / "blur.npz"):
+            found = pl.restore(one, other, SIGMA, denoiser="tv", iterations=3).image
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_automatic_noise_is_reported_and_close() -> None:
+    y, _, blur = observed()
+    done = pl.restore_picture(y, blur, denoiser="tv", iterations=2)
+    assert done.sigma == pytest.approx(SIGMA, rel=0.1)
+    assert "noise estimated" in done.notes[0]
+
+
+def test_strength_smooths() -> None:
+    y, _, blur = observed(64)
+
+    def roughness(strength: float) -> float:
+        image = pl.restore(y, blur, SIGMA, strength=strength).image
+        return float(image.diff(dim=-1).abs().mean())
+
+    assert roughness(0.5) > roughness(1.0) > roughness(2.0)
+
+
+def test_dead_pixels_do_not_spoil_the_picture() -> None:
+    y, sharp, blur = observed()
+    valid = torch.rand(y.shape[-2:], generator=torch.Generator().manual_seed(3)) > 0.02
+    broken = torch.where(valid, y, torch.tensor(5.0))
+    good = pl.restore_picture(broken, blur, SIGMA, valid=valid)
+    assert "do not count" in good.notes[-1]
+    assert float(psnr(good.result.image, sharp)) > float(psnr(pl.restore(y, blur, SIGMA).image, sharp)) - 1
+    bad = pl.restore(broken, blur, SIGMA).image
+    assert float(psnr(bad, sharp)) < float(psnr(good.result.image, sharp)) - 5
+
+
+def test_saturated_pixels_are_found() -> None:
+    pixels = (np.clip(picture(32)[0, 0].numpy(), 0, 0.99) * 255).astype(np.uint8)
+    pixels[4:6, 7] = 255
+    valid = saturated(pl.Picture.from_array(pixels))
+    assert valid is not None
+    assert int((~valid).sum()) == 2
+    assert saturated(pl.Picture.from_array(np.full((8, 8), 255, np.uint8))) is None
+    assert saturated(pl.Picture.from_array(pixels / 255.0)) is None
+
+
+def test_a_map_of_the_noise_is_used() -> None:
+    """Half of the picture is much noisier: knowing it helps."""
+    y, sharp, blur = observed()
+    sigma = torch.full(y.shape[-2:], 0.01)
+    sigma[:, 40:] = 0.15
+    y = y + (sigma**2 - SIGMA**2).clamp_min(0).sqrt() * torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+    known = pl.restore(y, blur, variance=(sigma**2)[None, None]).image
+    unknown = pl.restore(y, blur, noise="auto").image
+    assert float(psnr(known, sharp)) > float(psnr(unknown, sharp))
+
+
+def test_counts() -> None:
+    sharp = pl.Picture.from_array(scene(96))
+    blur = pl.Blur(gaussian(1.5)[None], torch.ones(1, 96, 96))
+    done = pl.simulate(sharp, blur, gain=1 / 300, background=0.05)
+    margin = blur.kernel_size[0] // 2
+    reference = sharp.pixels[..., margin:-margin, margin:-margin]
+    counts = pl.Counts(1 / 300, 0.05)
+    before = float(psnr(done.picture.pixels - 0.05, reference))
+    for method, denoiser in (("fast", "light"), ("ladmm", "tv")):
+        found = pl.restore_picture(done.picture, done.blur, "auto", method, denoiser, counts=counts, iterations=12)
+        assert float(psnr(found.result.image, reference)) > before + 1, method
+
+
+def test_unknown_border_beats_circular_by_a_decibel_at_the_border() -> None:
+    y, sharp, blur = observed(128)
+    band = torch.ones(y.shape[-2:], dtype=torch.bool)
+    band[12:-12, 12:-12] = False
+    quality = {}
+    for boundary in ("unknown", "circular"):
+        image = pl.restore(y, blur, SIGMA, boundary=boundary).image
+        quality[boundary] = -10 * float(torch.log10((image - sharp)[..., band].square().mean()))
+    assert quality["unknown"] > quality["circular"] + 1
+
+
+def test_settings_follow_the_noise() -> None:
+    for table in (settings.FAST, settings.LADMM):
+        for level, (end, other) in table.items():
+            assert settings.interpolate(table, level / 255) == pytest.approx((end / 255, other))
+        ends = [settings.interpolate(table, n / 255)[0] for n in (0.1, 0.5, 1, 2, 5, 10, 15, 30, 40, 80)]
+        assert all(b >= a * (1 - 1e-12) for a, b in pairwise(ends))
+    assert settings.interpolate(settings.FAST, 0.5 / 255)[0] == pytest.approx(2 / 255)
+
+
+BAD = {
+    "method": ({"method": "magic"}, "method 'magic'"),
+    "noise": ({"noise": -1.0}, "noise = -1.0"),
+    "strength": ({"strength": 0.0}, "strength = 0.0"),
+    "boundary": ({"boundary": "none"}, "boundary 'none'"),
+    "mask of another size": ({"valid": torch.ones(3, 3)}, r"the mask has shape \(3, 3\)"),
+    "empty mask": ({"valid": torch.zeros(54, 54)}, "leaves no pixel"),
+    "variance": ({"variance": torch.zeros(1, 1, 1, 1)}, "not above 0"),
+    "gain": ({"counts": pl.Counts(0.0)}, "gain = 0.0"),
+    "denoiser": ({"denoiser": "bm4d"}, "denoiser 'bm4d'"),
+    "ADMM on counts with LADMM's term": (
+        {"method": pl.ADMM(pl.load_denoiser("tv"), 0.1, 1.0), "counts": pl.Counts(0.0)},
+        "gain",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_options_are_one_line(name: str) -> None:
+    y, _, blur = observed(64)
+    options, message = BAD[name]
+    with pytest.raises(pl.InputError, match=message) as caught:
+        pl.restore(y, blur, **{"noise": SIGMA, "denoiser": "tv", "iterations": 1, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_pictures_and_blurs_are_one_line() -> None:
+    y, _, blur = observed(64)
+    with pytest.raises(pl.InputError, match="picture is a list"):
+        pl.restore([1, 2], blur, SIGMA)
+    with pytest.raises(pl.InputError, match="blur is a int"):
+        pl.restore(y, 3, SIGMA)
+    with pytest.raises(pl.InputError, match="the operator takes"):
+        pl.restore(y[..., 1:], blur, SIGMA)
