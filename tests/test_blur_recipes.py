@@ -169,3 +169,16 @@ def test_describe_finds_the_rank_and_signs() -> None:
     assert "3 terms; " in text
     assert " 2 hold 99.99 %" in text
     assert "not bounded" in text
+
+
+def test_the_norm_of_a_signed_blur_lies_between_the_bounds() -> None:
+    from conftest import dense
+    from pnpladmm.blur.describe import norm_bound
+
+    bank = torch.stack([gaussian(1.0, size=5), motion(5, 40, size=5)])
+    blur = Blur(bank, torch.rand(2, 12, 10) - 0.3, "weight-then-convolve")
+    operator = blur.operator("unknown")
+    norm = np.linalg.norm(dense(operator, (1, 1, *operator.scene)), 2) ** 2
+    bound = norm_bound(blur, True)
+    assert bound is not None
+    assert 0.9 * norm < float(bound.lower) <= norm <= float(bound.upper) < 3 * norm

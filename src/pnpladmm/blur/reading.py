@@ -43,7 +43,7 @@ def read_blur(
     background: float | str | None = None,
     oversampling: float | tuple[float, float] | None = None,
     tolerance: float = 0.01,
-    most: int = 32,
+    most: int | None = None,
 ) -> Blur:
     """The blur in a file, whatever it is, for a picture of `size` (H, W).
 
@@ -165,6 +165,8 @@ def _from_archive(path: Path, arrays: dict[str, Any], options: Options) -> Blur:
     value = arrays[key]
     if value.dtype == object:
         cells = [check_numbers(f"{name}: {key}", cell) for cell in value.ravel()]
+        if options.index is not None and options.index < len(cells):
+            return single_kernel(name, cells[options.index], options)
         array = same_size(cells)
         array = array[:, 0] if array.shape[1] == 1 else array
     else:

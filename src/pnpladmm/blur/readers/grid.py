@@ -93,13 +93,14 @@ def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source:
     used = np.abs(weights).max((1, 2)) > 0
     if not used.all():
         notes.append(f"{int((~used).sum())} of {len(used)} PSFs have no part in this picture and are left out")
+        bank, weights = bank[used], weights[used]
     if x[0] > size[1] - 1 or x[-1] < 0 or y[0] > size[0] - 1 or y[-1] < 0:
         notes.append(
             f"the grid (x {spread(x)}, y {spread(y)}) lies outside the {size[0]}x{size[1]} picture: check its origin"
         )
     return Blur(
-        torch.from_numpy(bank[used]),
-        torch.from_numpy(weights[used]),
+        torch.from_numpy(bank),
+        torch.from_numpy(weights),
         options.order or "weight-then-convolve",
         tuple(notes),
         f"{source}, {len(y)}x{len(x)} places",

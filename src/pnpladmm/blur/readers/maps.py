@@ -8,6 +8,7 @@ left is measured on the map's own values and reported.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +27,10 @@ WIDEST = 200.0
 """Pixels; a map with larger values is in other units."""
 SHARP = 0.02
 """Widths below this are no blur at all."""
+WIDTH_KERNELS, MOTION_KERNELS = 32, 64
+"""At most so many kernels unless told otherwise. Vectors have two components, so they need more."""
+FEWEST_VECTORS = 8
+"""Fewer nodes than this do not surround the vectors of a map, however wide the grid."""
 ROW = 1_000_003
 """Makes one number of a node's two indices; larger than any of them."""
 SAMPLES = 40
@@ -43,7 +48,7 @@ def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
     levels, error = _levels(values, make, options)
     bank = same_size([make(level) for level in levels])
     bank, _ = crop_margins(bank)
-    weights = _hat_weights(values, levels)
+    weights = _hats(values, levels)
     what = "standard deviations" if kind == "gaussian" else "radii"
     note = f"{what} of {spread(values, '.3g')} pixels quantised to {len(levels)} kernels, {_report(error)}"
     return _blur(bank, weights, options, note, f"a map of {kind} blur")
@@ -56,12 +61,8 @@ def motion_map(name: str, dx: Array, dy: Array, options: Options) -> Blur:
     length = np.hypot(dx, dy)
     _check(name, length, float(length.min()), float(length.max()))
     options.matching_size(name, "motion vectors", (dx.shape[0], dx.shape[1]))
-    step = 0.5
-    while True:
-        nodes, weights = _vector_weights(dx, dy, step)
-        if len(nodes) <= options.most or step > 2 * length.max():
-            break
-        step *= 1.25
+    step = _vector_step(dx, dy, options)
+    nodes, weights = _vector_weights(dx, dy, step)
     bank = same_size([_line(*node) for node in nodes])
     error = _motion_error(dx, dy, nodes, weights, bank)
     bank, _ = crop_margins(bank)
@@ -121,17 +122,19 @@ def _line(dx: float, dy: float) -> Array:
 
 def _levels(values: Array, make: Kernel, options: Options) -> tuple[Array, Array]:
     """The fewest levels that keep the error below the tolerance, and the error at samples of the map."""
+    most = options.most or WIDTH_KERNELS
     low, high = float(values.min()), float(values.max())
+    make = cache(make)
     samples = np.quantile(values, np.linspace(0, 1, SAMPLES))
-    count = 2 if high > low else 1
+    count = min(2, most) if high > low else 1
     while True:
         # A step in a kernel's width matters relative to the width; 0.5 pixel is the detector's own.
         levels = np.exp(np.linspace(np.log(low + 0.5), np.log(high + 0.5), count)) - 0.5
         levels[0], levels[-1] = low, high
         error = _mix_error(samples, levels, make)
-        if error.max() <= options.tolerance or count >= options.most or count == 1:
+        if error.max() <= options.tolerance or count >= most or count == 1:
             return levels, error
-        count = min(count + max(1, count // 3), options.most)
+        count = min(count + max(1, count // 4), most)
 
 
 def _mix_error(samples: Array, levels: Array, make: Kernel) -> Array:
@@ -142,19 +145,36 @@ def _mix_error(samples: Array, levels: Array, make: Kernel) -> Array:
 
 
 def _hats(values: Array, levels: Array) -> Array:
-    """(levels, ...): the share of each level in the linear mix that stands for a value."""
+    """(levels, ...) float32: the share of each level in the linear mix that stands for a value."""
     if len(levels) == 1:
-        return np.ones((1, *values.shape))
+        return np.ones((1, *values.shape), np.float32)
     left = np.clip(np.searchsorted(levels, values, side="right") - 1, 0, len(levels) - 2)
-    share = (values - levels[left]) / (levels[left + 1] - levels[left])
-    result = np.zeros((len(levels), *values.shape))
+    share = ((values - levels[left]) / (levels[left + 1] - levels[left])).astype(np.float32)
+    result = np.zeros((len(levels), *values.shape), np.float32)
     np.put_along_axis(result, left[None], 1 - share[None], 0)
     np.put_along_axis(result, left[None] + 1, share[None], 0)
     return result
 
 
-def _hat_weights(values: Array, levels: Array) -> Array:
-    return _hats(values, levels).astype(np.float32)
+def _vector_step(dx: Array, dy: Array, options: Options) -> float:
+    """The widest grid of vectors within the tolerance; else the finest that has no more nodes than allowed."""
+    most = max(options.most or MOTION_KERNELS, FEWEST_VECTORS)
+    # The search looks at a thinned map: steps, not weights, are what it is after.
+    every = tuple(slice(None, None, max(1, n // 128)) for n in dx.shape)
+    dx, dy = dx[every], dy[every]
+    step, fits = 0.25, 0.0
+    for step in 4.0 * 0.8 ** np.arange(13):
+        nodes, weights = _vector_weights(dx, dy, step)
+        if len(nodes) > most:
+            break
+        fits = step
+        bank = same_size([_line(*node) for node in nodes])
+        if _motion_error(dx, dy, nodes, weights, bank).max() <= options.tolerance:
+            break
+    while not fits:  # long paths in all directions
+        step *= 1.25
+        fits = step if len(_vector_weights(dx, dy, step)[0]) <= most else 0.0
+    return float(fits)
 
 
 def _vector_weights(dx: Array, dy: Array, step: float) -> tuple[list[tuple[float, float]], Array]:
@@ -201,4 +221,5 @@ def _relative(shown: Array, true: Array) -> Array:
 
 
 def _report(error: Array) -> str:
-    return f"error {100 * error.mean():.2g} % of the kernel (at most {100 * error.max():.2g} %)"
+    advice = "; allow more kernels (most) for less" if error.max() > 0.05 else ""
+    return f"error {100 * error.mean():.2g} % of the kernel (at most {100 * error.max():.2g} %{advice})"

@@ -29,7 +29,7 @@ class Options:
     normalise, recentre, background : see `conditioning.condition`.
     oversampling : samples a detector pixel of the PSFs in the file, or (y, x).
     tolerance : relative error that a low rank or a quantisation may cost.
-    most : at most so many kernels for a low rank or a quantisation.
+    most : at most so many kernels for a low rank or a quantisation (32 if not said; 64 for motion).
     """
 
     size: Size | None = None
@@ -44,7 +44,7 @@ class Options:
     background: float | str | None = None
     oversampling: float | tuple[float, float] | None = None
     tolerance: float = 0.01
-    most: int = 32
+    most: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind is not None and self.kind not in get_args(Kind):
@@ -55,7 +55,7 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (_number(value) and 0 <= value < 1e6):
                 raise InputError(f"{name} {value!r}: give a number of 0 or more")
-        if self.most < 1:
+        if self.most is not None and self.most < 1:
             raise InputError(f"most {self.most!r}: at least one kernel is needed")
         if self.size is not None:
             size = tuple(int(n) for n in self.size)

@@ -51,12 +51,14 @@ def psfex(path: Path, options: Options) -> Blur:
     if options.recentre:
         raise InputError(f"{path}: PSFEx models are centred by PSFEx: do not recentre")
     kernels = _normalised(kernels, weights, options, notes)
-    _, found = condition(str(path), np.tensordot(weights.mean((1, 2)), kernels, 1), normalise=False, crop=False)
+    _, found = condition(
+        str(path), np.tensordot(weights.mean((1, 2), dtype=float), kernels, 1), normalise=False, crop=False
+    )
     kernels, cropped = crop_margins(kernels)
     notes += found + cropped
     blur = Blur(
         torch.from_numpy(kernels),
-        torch.from_numpy(weights.astype(np.float32)),
+        torch.from_numpy(weights),
         options.order or "weight-then-convolve",
         tuple(notes),
         f"a PSFEx model of degree {degree}",
@@ -73,11 +75,12 @@ def is_psfex(hdu: Any) -> bool:
 
 
 def polynomials(degree: int, zero: Array, scale: Array, size: Size) -> Array:
-    """Weights (ncoeff, H, W): `x^i y^j` at every pixel, x fastest, in PSFEx's order."""
+    """Weights (ncoeff, H, W) float32: `x^i y^j` at every pixel, x fastest, in PSFEx's order."""
     height, width = size
     x = (np.arange(width) + 1 - zero[0]) / scale[0]  # FITS counts pixels from 1
     y = (np.arange(height) + 1 - zero[1]) / scale[1]
-    return np.stack([np.outer(y**j, x**i) for j in range(degree + 1) for i in range(degree + 1 - j)])
+    terms = [(i, j) for j in range(degree + 1) for i in range(degree + 1 - j)]
+    return np.stack([np.outer(y**j, x**i).astype(np.float32) for i, j in terms])
 
 
 def resample(planes: Array, step: float) -> Array:
@@ -151,8 +154,8 @@ def _polynomial(name: str, header: Any, count: int) -> tuple[int, Array, Array]:
 
 def _normalised(kernels: Array, weights: Array, options: Options, notes: list[str]) -> Array:
     """One factor for all, so that the PSF sums to 1 in the mean over the field; its variation is the model's."""
-    sums = np.tensordot(kernels.sum((1, 2, 3)), weights, 1)
-    mean = float(sums.mean())
+    sums = np.tensordot(kernels.sum((1, 2, 3)).astype(np.float32), weights, 1)
+    mean = float(sums.mean(dtype=float))
     if options.normalise:
         if mean <= 0:
             raise InputError(f"the PSF sums to {mean:.3g} in the mean over the field: it must be above 0")

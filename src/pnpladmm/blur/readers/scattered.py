@@ -22,6 +22,8 @@ from pnpladmm.tensors import InputError
 
 COARSE = 32
 """At most so many points along an axis where splines are evaluated; between them bilinear. They are smooth."""
+MOST = 32
+"""At most so many kernels unless told otherwise."""
 LEAVE_ONE_OUT = 64
 """At most so many PSFs are left out in turn."""
 ONE_BASED = ("IMAGE",)
@@ -43,7 +45,7 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
     bank, done = condition(name, stack, options.normalise, options.recentre, options.background)
     notes += done
     mean = bank.mean(0)
-    vectors, coefficients = low_rank(bank - mean, options.tolerance, options.most - 1)
+    vectors, coefficients = low_rank(bank - mean, options.tolerance, (options.most or MOST) - 1)
     notes.append(_rank_note(bank, mean, vectors, coefficients))
     if 4 <= len(bank) <= LEAVE_ONE_OUT and len(vectors):
         notes.append(_left_out(bank, mean, vectors, coefficients, positions))
