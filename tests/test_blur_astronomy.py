@@ -94,6 +94,22 @@ def test_stdpsf_grid_against_photutils_reader(tmp_path: Path) -> None:
     check_grid(read_blur(path, SIZE), GriddedPSFModel.read(path, format="stdpsf"))
 
 
+@pytest.mark.parametrize(("index", "detector"), [(3, 1), (2, 2), (0, 3), (1, 4)])
+def test_stdpsf_of_several_detectors(tmp_path: Path, index: int, detector: int) -> None:
+    """WFPC2's: 3x3 places on each of four detectors of 800 pixels; photutils numbers them in its own way."""
+    nodes = [1, 400, 800, 801, 1200, 1600]
+    planes = np.stack([samples(x / 30, y / 10, side=25) for y in nodes for x in nodes])
+    hdu = fits.PrimaryHDU(planes.astype(np.float32))
+    hdu.header["NXPSFS"] = hdu.header["NYPSFS"] = 6
+    for i, node in enumerate(nodes, 1):
+        hdu.header[f"IPSFX{i:02d}"] = hdu.header[f"JPSFY{i:02d}"] = node
+    path = tmp_path / "grid.fits"
+    hdu.writeto(path)
+    tool = GriddedPSFModel.read(path, format="stdpsf", detector_id=detector)
+    blur = read_blur(path, SIZE, index=index)
+    check_shows(blur, 29, 40, evaluated(tool, 29, 40), tolerance=1e-4)
+
+
 def test_samples_that_sum_to_one_are_scaled_and_reported(tmp_path: Path) -> None:
     tool = model()
     np.savez(tmp_path / "grid.npz", psfs=tool.data / 16, positions=tool.grid_xypos, oversampling=4)

@@ -132,6 +132,15 @@ def webb(places: list[str]) -> Make:
 def many_detectors(path: Path) -> dict[str, object]:
     hdu = fits.PrimaryHDU(np.ones((56, 5, 5), np.float32))
     hdu.header["NXPSFS"], hdu.header["NYPSFS"] = 7, 8
+    for i in range(1, 9):
+        hdu.header[f"IPSFX{i:02d}"] = hdu.header[f"JPSFY{i:02d}"] = 500 * i
+    hdu.writeto(path)
+    return {}
+
+
+def no_nodes(path: Path) -> dict[str, object]:
+    hdu = fits.PrimaryHDU(np.ones((4, 5, 5), np.float32))
+    hdu.header["NXPSFS"], hdu.header["NYPSFS"] = 2, 2
     hdu.writeto(path)
     return {}
 
@@ -200,7 +209,8 @@ CASES: dict[str, tuple[str, Make, str]] = {
     "places of another number": ("g.npz", npz(psfs=np.stack([K] * 4), positions=np.ones((3, 2))), "positions of shape"),
     "WebbPSF without a place": ("g.fits", webb(["(1, 1)", "(1, 9)", "(9, 1)"]), "DET_YX3"),
     "grid with a hole": ("g.fits", webb(["(1, 1)", "(1, 9)", "(9, 1)", "(9, 5)"]), "rectangular grid"),
-    "several detectors": ("g.fits", many_detectors, "several detectors"),
+    "STDPSF without places": ("g.fits", no_nodes, "not a STDPSF grid"),
+    "several detectors": ("g.fits", many_detectors, "holds 2 detectors"),
     "CSV without x": ("s.tif", stack_with("a,b\n1,2\n"), "name two of them x and y"),
     "CSV with words": ("s.tif", stack_with("x,y\n1,2\nthree,4\n5,6\n"), "line 3"),
     "CSV too short": ("s.tif", stack_with("x,y\n1,2\n"), "3 PSFs, 1 places"),
@@ -222,6 +232,8 @@ CASES: dict[str, tuple[str, Make, str]] = {
     "motion with one component": ("m.npy", npy(np.ones(SIZE), kind="motion"), "x first"),
     "recipe: not YAML": ("r.yaml", recipe("regions: [a, {b\n"), "line"),
     "recipe: YAML that runs code": ("r.yaml", recipe("!!python/object/apply:os.getcwd []"), "not a recipe"),
+    "recipe: aliases": ("r.yaml", recipe("a: &a [1, 1]\nb: [*a, *a]\n"), "without aliases"),
+    "recipe: too deep": ("r.yaml", recipe("[" * 1200), "not a recipe"),
     "recipe: a word": ("r.yaml", recipe("hello"), "not a recipe"),
     "recipe: unknown key": ("r.yaml", recipe("region: []\n"), "'region' is not known"),
     "recipe: no shape": ("r.yaml", recipe("regions:\n  - defocus: {radius: 2}\n"), "one shape"),

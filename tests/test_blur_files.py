@@ -241,6 +241,14 @@ def test_write_and_read_back(tmp_path: Path, order: str) -> None:
     check_shows(back, 20, 33, by_hand(BANK, signed, 20, 33, order))
 
 
+def test_even_kernels_with_weights_on_the_scene() -> None:
+    """The scene begins one pixel later before an even kernel than before an odd one; so must the weights."""
+    even, steep = BANK[:, 1:11, 1:9], np.random.default_rng(0).random((3, *SIZE))
+    blur = Blur(torch.from_numpy(even), torch.from_numpy(steep), "weight-then-convolve")
+    for row, column in ((20, 33), (5, 5), (40, 52)):
+        check_shows(blur, row, column, by_hand(even, steep, row, column, blur.order))
+
+
 @pytest.mark.parametrize("boundary", ["unknown", "circular", "zero", "replicate", "reflect"])
 def test_every_boundary_shows_the_same_in_the_middle(boundary: str) -> None:
     blur = Blur(torch.from_numpy(BANK), torch.from_numpy(weights()), "weight-then-convolve")

@@ -6,7 +6,8 @@ edge, as photutils' GriddedPSFModel has it; the mix is that of the source's own 
 - NPZ: `psfs` (N, k, k) with `positions` (N, 2) as x, y, or (ny, nx, k, k) with `x` (nx) and `y` (ny); pixels from
   0. With `oversampling` (a number, or y, x) their origin is the middle and they are surface brightness, as in
   photutils; without, they are kernels with their centre at `k // 2`.
-- STDPSF (STScI): planes with y slowest, positions from 1, four samples a pixel.
+- STDPSF (STScI): planes with y slowest, positions from 1, four samples a pixel. Files of several detectors (WFPC2,
+  WFC3/UVIS, ACS/WFC, NIRCam) need `index`: the detector, from left to right, then from low to high y.
 - WebbPSF / STPSF: `DET_YXn` holds (y, x) (photutils up to 3.0 reads them the wrong way round). Since WebbPSF
   1.3 the planes are written sorted by y, then x, while the keys stay in the order of computation.
 """
@@ -26,8 +27,8 @@ from pnpladmm.blur.model import Blur
 from pnpladmm.blur.readers.options import Options, Size
 from pnpladmm.tensors import InputError
 
-SEVERAL_DETECTORS = (36, 56, 90, 200)
-"""Plane counts of the STDPSF files that hold the PSFs of more than one detector."""
+SEVERAL_DETECTORS = {36: (2, 2, 800), 56: (1, 2, 2048), 90: (1, 2, 2048), 200: (4, 2, 2048)}
+"""STDPSF files that hold the PSFs of more than one detector, by their planes: detectors across, up, pixels of each."""
 
 
 def grid_archive(name: str, arrays: dict[str, Any], options: Options) -> tuple[Array, Array, Options]:
@@ -64,7 +65,8 @@ def grid_fits(path: Path, options: Options) -> Blur:
     if psfs.ndim != 3:
         raise InputError(f"{name}: the PSFs have shape {psfs.shape}: give (N, k, k)")
     if "NXPSFS" in header:
-        positions, oversampling, source = _stdpsf(name, header, len(psfs)), 4.0, "a STDPSF grid"
+        positions, chosen = _stdpsf(name, header, len(psfs), options.index)
+        psfs, oversampling, source = psfs[chosen], 4.0, "a STDPSF grid"
     else:
         positions, oversampling, source = _webbpsf(name, header, len(psfs)), float(header["OVERSAMP"]), "a WebbPSF grid"
     factors = options.oversampling or oversampling
@@ -140,18 +142,32 @@ def _sampled_bank(name: str, psfs: Array, factors: tuple[float, float], options:
     return bank, notes + cropped
 
 
-def _stdpsf(name: str, header: Any, count: int) -> Array:
-    if count in SEVERAL_DETECTORS:
-        raise InputError(f"{name}: holds the PSFs of several detectors: save one detector's as NPZ (psfs, positions)")
+def _stdpsf(name: str, header: Any, count: int, detector: int | None) -> tuple[Array, Array]:
+    """Places (N, 2) of one detector's PSFs, and which planes they are."""
     nx, ny = int(header["NXPSFS"]), int(header["NYPSFS"])
-    try:
-        x = [float(header[f"IPSFX{i:02d}"]) - 1 for i in range(1, nx + 1)]
-        y = [float(header[f"JPSFY{i:02d}"]) - 1 for i in range(1, ny + 1)]
-    except KeyError as error:
-        raise InputError(f"{name}: the header has no {str(error).split(chr(39))[1]}: not a STDPSF grid") from None
     if nx * ny != count:
         raise InputError(f"{name}: {count} PSFs for a grid of {ny}x{nx}: they must match")
-    return np.stack([np.tile(x, ny), np.repeat(y, nx)], 1)
+    x, y = _nodes(name, header, "IPSFX", "ABCD", nx), _nodes(name, header, "JPSFY", "AB", ny)
+    planes = np.arange(count).reshape(ny, nx)
+    if count in SEVERAL_DETECTORS:
+        across, up, side = SEVERAL_DETECTORS[count]
+        if detector is None or not 0 <= detector < across * up:
+            raise InputError(f"{name}: holds {across * up} detectors: say which (index 0 to {across * up - 1})")
+        row, column = divmod(detector, across)
+        rows, columns = (slice(i * n, (i + 1) * n) for i, n in ((row, ny // up), (column, nx // across)))
+        x, y, planes = x[columns] - column * side, y[rows] - row * side, planes[rows, columns]
+    return np.stack([np.tile(x, len(y)), np.repeat(y, len(x))], 1), planes.ravel()
+
+
+def _nodes(name: str, header: Any, key: str, lines: str, count: int) -> Array:
+    """Coordinates of a STDPSF grid along one axis, counted from 0: a key each, or five to a line."""
+    if f"{key}01" in header:
+        values = [header.get(f"{key}{i:02d}") for i in range(1, count + 1)]
+    else:
+        values = " ".join(str(header.get(f"{key}{letter}5", "")) for letter in lines).split()
+    if len(values) != count or None in values:
+        raise InputError(f"{name}: the header has no {count} coordinates {key}..: not a STDPSF grid")
+    return np.array(values, dtype=float) - 1
 
 
 def _webbpsf(name: str, header: Any, count: int) -> Array:

@@ -43,7 +43,7 @@ SETTINGS = (
     *("recentre", "background", "oversampling", "tolerance", "most"),
 )
 FORMS = ("blur", "kernels", "map")
-LARGEST = 1 << 20
+LARGEST = 1 << 16
 """Bytes; a recipe is a page."""
 WIDEST = 500.0
 """Pixels; a longer motion or a wider disc is a slip of the pen."""
@@ -79,16 +79,21 @@ def _load(path: Path) -> dict[str, Any]:
     import yaml
 
     if path.stat().st_size > LARGEST:
-        raise InputError(f"{path}: {path.stat().st_size >> 20} MiB is too long for a recipe")
+        raise InputError(f"{path}: {path.stat().st_size >> 10} KiB is too long for a recipe")
     try:
         with reading(path):
-            recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            # A few aliases of aliases unfold to more than any memory holds.
+            aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader))
+            recipe = None if aliases else yaml.safe_load(text)
     except InputError as error:
         mark = getattr(getattr(error.__cause__, "problem_mark", None), "line", None)
         where = "" if mark is None else f", line {mark + 1}"
         raise InputError(
             f"{path}: not a recipe (YAML){where}: {getattr(error.__cause__, 'problem', None) or 'unreadable'}"
         ) from None
+    if aliases:
+        raise InputError(f"{path}: not a recipe: write values out, without aliases (*)")
     if not isinstance(recipe, dict) or not recipe:
         raise InputError(f"{path}: not a recipe: give regions, or a file and its settings")
     return recipe
