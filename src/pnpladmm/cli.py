@@ -43,7 +43,7 @@ def _root(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the report.")] = Path("demo"),
     denoiser: Annotated[str, typer.Option(help=f"Denoiser: {DENOISERS}.")] = "light",
-    iterations: Annotated[int, typer.Option(min=1, help="At most so many iterations.")] = 60,
+    iterations: Annotated[int, typer.Option(min=1, help="At most so many iterations.")] = 40,
 ) -> None:
     """Blur a picture in four ways at once, restore it, and write pictures and a report."""
     from pnpladmm.demo import run_demo

@@ -69,7 +69,7 @@ def demo_method(demo: Demo, denoiser_name: str) -> LADMM:
 
 
 def run_demo(
-    folder: Path, denoiser: str = "light", iterations: int = 60, callback: Callback | None = None
+    folder: Path, denoiser: str = "light", iterations: int = 40, callback: Callback | None = None
 ) -> tuple[Result, dict[str, Any]]:
     """Blur, restore, and write pictures and report into `folder`; returns the result and the figures."""
     demo = make_demo()

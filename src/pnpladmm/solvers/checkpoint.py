@@ -22,7 +22,8 @@ from pnpladmm.solvers.richardson_lucy import RichardsonLucyState
 from pnpladmm.tensors import InputError
 
 _KINDS: dict[str, type[State]] = {
-    kind.__name__: kind for kind in (
+    kind.__name__: kind
+    for kind in (
         LADMMState,
         ISTAState,
         FISTAState,
