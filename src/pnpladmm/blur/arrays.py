@@ -122,14 +122,14 @@ def read_archive(path: Path) -> dict[str, Array]:
     raise InputError(f"{path}: unknown format: give NPZ or MAT")
 
 
-def check_numbers(name: str, array: Any) -> Array:
-    """Real, finite numbers as float64, or a sentence on what is wrong. Integers and booleans become floats."""
+def check_numbers(name: str, array: Any, single: bool = False) -> Array:
+    """Real, finite numbers as float64, or a sentence on what is wrong; `single`: float32 stays float32."""
     array = np.asarray(array)
     if array.dtype == object or array.dtype.kind not in "biuf":
         raise InputError(f"{name}: holds {array.dtype} values: give real numbers")
     if array.size == 0:
         raise InputError(f"{name}: holds no numbers (shape {array.shape})")
-    array = array.astype(np.float64)
+    array = array.astype(np.float32 if single and array.dtype == np.float32 else np.float64, copy=False)
     bad = int((~np.isfinite(array)).sum())
     if bad:
         raise InputError(f"{name}: {bad} values are NaN or infinite: mend them first")

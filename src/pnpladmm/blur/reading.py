@@ -25,6 +25,8 @@ from pnpladmm.operators.blur import Order
 from pnpladmm.tensors import InputError
 
 MAPS = ("sigma", "radius", "motion")
+COMPRESSIBLE = 1 << 25
+"""Bytes; larger weights are written as they are: packing smooth maps takes long and saves little."""
 STACKS = (".tif", ".tiff", ".npy", ".fits", ".fit")
 
 
@@ -89,8 +91,9 @@ def write_blur(path: str | Path, blur: Blur) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        save = np.savez_compressed if blur.weights.nbytes < COMPRESSIBLE else np.savez
         with beside.open("wb") as file:
-            np.savez_compressed(
+            save(
                 file,
                 kernels=blur.kernels.numpy(),
                 weights=blur.weights.numpy(),

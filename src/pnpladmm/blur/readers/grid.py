@@ -111,12 +111,12 @@ def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source:
 
 def bilinear(x: Array, y: Array, size: Size) -> Array:
     """Weights (ny * nx, H, W) float32 of grid points on every pixel; y slowest."""
-    rows, columns = _hats(y, size[0]), _hats(x, size[1])
+    rows, columns = hats(y, size[0]), hats(x, size[1])
     return np.einsum("jh,iw->jihw", rows, columns).reshape(-1, *size)
 
 
-def _hats(nodes: Array, count: int) -> Array:
-    """(n, count): hat functions of sorted nodes at 0 .. count-1, constant beyond the ends."""
+def hats(nodes: Array, count: int) -> Array:
+    """(n, count) float32: hat functions of sorted nodes at 0 .. count-1, constant beyond the ends."""
     at = np.arange(count, dtype=float)
     return np.stack([np.interp(at, nodes, unit) for unit in np.eye(len(nodes))]).astype(np.float32)
 

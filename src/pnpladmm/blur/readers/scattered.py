@@ -17,6 +17,7 @@ import torch
 from pnpladmm.blur.arrays import Array, reading
 from pnpladmm.blur.conditioning import condition, sampled
 from pnpladmm.blur.model import Blur
+from pnpladmm.blur.readers.grid import hats
 from pnpladmm.blur.readers.options import Options, Size
 from pnpladmm.tensors import InputError
 
@@ -45,7 +46,8 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
     bank, done = condition(name, stack, options.normalise, options.recentre, options.background)
     notes += done
     mean = bank.mean(0)
-    vectors, coefficients = low_rank(bank - mean, options.tolerance, (options.most or MOST) - 1)
+    allowed = max(options.tolerance, 1e-9) * float(np.linalg.norm(bank))
+    vectors, coefficients = low_rank(bank - mean, allowed, (options.most or MOST) - 1)
     notes.append(_rank_note(bank, mean, vectors, coefficients))
     if 4 <= len(bank) <= LEAVE_ONE_OUT and len(vectors):
         notes.append(_left_out(bank, mean, vectors, coefficients, positions))
@@ -62,16 +64,12 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
 
 
 def low_rank(stack: Array, tolerance: float, most: int) -> tuple[Array, Array]:
-    """Singular vectors (r, C, k, k) and coefficients (N, r): the fewest with error below `tolerance`.
-
-    The error is relative to the PSFs' mean energy about their mean, plus a floor for stacks that do not vary.
-    """
+    """Singular vectors (r, C, k, k) and coefficients (N, r): the fewest with error below `tolerance` (absolute)."""
     flat = stack.reshape(len(stack), -1)
     u, s, vt = np.linalg.svd(flat, full_matrices=False)
     energy = s**2
     rest = np.sqrt(np.maximum(energy.sum() - np.concatenate([[0], np.cumsum(energy)]), 0))
-    limit = tolerance * max(rest[0], 1e-9)
-    rank = min(int(np.argmax(rest <= limit)) if (rest <= limit).any() else len(s), most, int((s > 1e-12).sum()))
+    rank = min(int(np.argmax(rest <= tolerance)) if (rest <= tolerance).any() else len(s), most)
     return vt[:rank].reshape(rank, *stack.shape[1:]), u[:, :rank] * s[:rank]
 
 
@@ -95,8 +93,7 @@ def fields(positions: Array, coefficients: Array, size: Size) -> Array:
     grid = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2)
     values = interpolate(positions, coefficients, np.clip(grid, low, high))
     coarse = values.T.reshape(-1, len(rows), len(columns))
-    along = np.stack([[np.interp(np.arange(width), columns, line) for line in plane] for plane in coarse])
-    return np.stack([_columns(np.arange(height), rows, plane) for plane in along]).astype(np.float32)
+    return hats(rows, height).T @ coarse.astype(np.float32) @ hats(columns, width)
 
 
 def interpolate(positions: Array, coefficients: Array, at: Array) -> Array:
@@ -150,16 +147,6 @@ def _column(header: list[str], letter: str) -> int | None:
 
 def _inside(values: Array, count: int) -> Array:
     return np.unique(np.clip(np.round(values), 0, count - 1)) if len(values) <= 2 * COARSE else np.empty(0)
-
-
-def _columns(at: Array, nodes: Array, plane: Array) -> Array:
-    """Linear interpolation along the rows of (n, W), all columns at once."""
-    left = np.clip(np.searchsorted(nodes, at, side="right") - 1, 0, max(len(nodes) - 2, 0))
-    right = np.minimum(left + 1, len(nodes) - 1)
-    gap = np.maximum(nodes[right] - nodes[left], 1e-12)
-    share = np.clip((at - nodes[left]) / gap, 0, 1)[:, None]
-    result: Array = (1 - share) * plane[left] + share * plane[right]
-    return result
 
 
 def _rank_note(bank: Array, mean: Array, vectors: Array, coefficients: Array) -> str:

@@ -42,8 +42,8 @@ def weighted_kernels(name: str, arrays: dict[str, Any], options: Options) -> Blu
     if "order" in arrays:
         order = _order(name, arrays["order"])
     order = options.order or order
-    kernels = as_bank(name, kernels)
-    weights = _fit(name, weights, kernels, options, notes).astype(np.float64 if exact else np.float32)
+    kernels = as_bank(name, kernels.astype(np.float64))
+    weights = _fit(name, weights, kernels, options, notes).astype(np.float64 if exact else np.float32, copy=False)
     # What `write_blur` wrote comes back as it was; others lose margins that are exactly 0.
     kernels, cropped = (kernels, []) if "order" in arrays else crop_margins(kernels, share=0)
     source = str(arrays.get("source", f"{pair[0]} and {pair[1]}"))
@@ -68,7 +68,7 @@ def _numbers(name: str, array: Any) -> Array:
         from pnpladmm.blur.conditioning import same_size
 
         return same_size([check_numbers(name, cell) for cell in np.asarray(array).ravel()])
-    return check_numbers(name, array)
+    return check_numbers(name, array, single=True)
 
 
 def _aligned(name: str, pair: tuple[str, str], kernels: Array, weights: Array, notes: list[str]) -> tuple[Array, Array]:
