@@ -12,6 +12,7 @@ import skimage.io
 import tifffile
 import torch
 from astropy.io import fits
+from PIL import Image
 
 from blur_cases import SIZE, check_shows, comet, placed, shown, unit
 from pnpladmm.blur import Blur, read_blur, write_blur
@@ -128,6 +129,16 @@ def test_bank_with_label_map(tmp_path: Path, suffix: str, scale: int) -> None:
     for row, column, kernel in ((12, 8, 0), (20, 48, 1), (40, 6, 2)):
         check_shows(blur, row, column, placed(BANK[kernel], row, column))
     assert ((blur.weights > 0.01) & (blur.weights < 0.99)).any()  # soft seams
+
+
+def test_label_map_with_a_palette(tmp_path: Path) -> None:
+    """Segmentation tools show label 0 black, label 1 red: the numbers count."""
+    np.save(tmp_path / "bank.npy", BANK)
+    picture = Image.fromarray(labels()).convert("P")
+    picture.putpalette([0, 0, 0, 200, 0, 0, 0, 100, 50])
+    picture.save(tmp_path / "map.png")
+    blur = read_blur(tmp_path / "bank.npy", SIZE, labels=tmp_path / "map.png")
+    check_shows(blur, 20, 48, placed(BANK[1], 20, 48))
 
 
 def test_bank_finds_its_map_and_mat_cells(tmp_path: Path) -> None:

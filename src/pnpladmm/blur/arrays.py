@@ -101,6 +101,16 @@ def read_array(path: Path) -> Array:
     return check_numbers(str(path), array)
 
 
+def read_labels(path: Path) -> Array:
+    """As `read_array`, but of a PNG with a palette the numbers, not the colours they are shown in."""
+    if sniff(path) == "png" and path.read_bytes()[25:26] == b"\x03":
+        from PIL import Image
+
+        with reading(path), Image.open(path) as picture:
+            return check_numbers(str(path), np.array(picture))
+    return read_array(path)
+
+
 def read_archive(path: Path) -> dict[str, Array]:
     """The named arrays of an NPZ or MAT file. A cell array of kernels comes as one object array."""
     form = sniff(path)

@@ -95,8 +95,8 @@ def write_blur(path: str | Path, blur: Blur) -> None:
         with beside.open("wb") as file:
             save(
                 file,
-                kernels=blur.kernels.numpy(),
-                weights=blur.weights.numpy(),
+                kernels=blur.kernels.cpu().numpy(),
+                weights=blur.weights.cpu().numpy(),
                 order=np.array(blur.order),
                 source=np.array(blur.source),
             )

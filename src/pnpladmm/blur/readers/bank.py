@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pnpladmm.blur.arrays import Array, read_array
+from pnpladmm.blur.arrays import Array, read_labels
 from pnpladmm.blur.conditioning import condition
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.readers.options import Options
@@ -20,7 +20,7 @@ def kernel_bank(name: str, kernels: Array, options: Options, labels: Array | Non
     """Kernels (P, k, k) or (P, C, k, k), labels (H, W) of 0 .. P-1, seams `feather` pixels wide."""
     if labels is None:
         assert options.labels is not None
-        labels = read_array(options.labels)
+        labels = read_labels(options.labels)
         name = str(options.labels)
     bank, notes = condition(name, kernels, options.normalise, options.recentre, options.background)
     regions = label_map(name, labels, len(bank), notes)
