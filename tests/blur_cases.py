@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import pytest
 import torch
 
 from pnpladmm.blur import Blur
 
 SIZE = (48, 60)
 """Not square, so that exchanged axes show."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Transforms of so small pictures gain nothing from threads, and wait long for them on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def comet(

@@ -11,7 +11,15 @@ from astropy.io import fits
 from astropy.nddata import NDData
 from photutils.psf import GriddedPSFModel
 
-from blur_cases import SIZE, check_shows, comet, comet_at, placed, unit
+from blur_cases import (
+    SIZE,
+    check_shows,
+    comet,
+    comet_at,
+    one_thread,  # noqa: F401
+    placed,
+    unit,
+)
 from pnpladmm.blur import Blur, read_blur
 
 X, Y = (4.0, 27.0, 55.0), (3.0, 41.0)

@@ -14,7 +14,15 @@ import torch
 from astropy.io import fits
 from PIL import Image
 
-from blur_cases import SIZE, check_shows, comet, placed, shown, unit
+from blur_cases import (
+    SIZE,
+    check_shows,
+    comet,
+    one_thread,  # noqa: F401
+    placed,
+    shown,
+    unit,
+)
 from pnpladmm.blur import Blur, read_blur, write_blur
 
 KERNEL = unit(comet())

@@ -10,7 +10,16 @@ import skimage.io
 import tifffile
 import torch
 
-from blur_cases import SIZE, centroid, check_shows, comet, placed, shown, unit
+from blur_cases import (
+    SIZE,
+    centroid,
+    check_shows,
+    comet,
+    one_thread,  # noqa: F401
+    placed,
+    shown,
+    unit,
+)
 from pnpladmm.blur import Blur, defocus, describe, draw_blur, gaussian, motion, read_blur
 from pnpladmm.blur.describe import fwhm
 
