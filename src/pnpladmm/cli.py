@@ -210,6 +210,18 @@ def simulate(
     typer.echo(f"written: {out}, {out}.blur.npz")
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    epilog="Example: [bold]pnpladmm train photographs light.safetensors --minutes 15 --device cuda[/bold]",
+)
+def train(context: typer.Context) -> None:
+    """Train a denoiser on a folder of pictures (see pnpladmm train --help)."""
+    from pnpladmm.training.__main__ import main as run
+
+    raise typer.Exit(run(context.args))
+
+
 @contextmanager
 def _bar(console: Console, name: str, total: int) -> Iterator[Any]:
     """A progress bar with the change of the picture; yields the solver's callback and appears at its first call."""

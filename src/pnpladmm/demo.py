@@ -83,6 +83,7 @@ def run_demo(
     write_png(folder / "sharp.png", demo.sharp)
     write_png(folder / "blurred.png", demo.problem.observed)
     write_png(folder / "restored.png", restored)
+    write_png(folder / "before_after.png", torch.cat([demo.problem.observed, restored], dim=-1))
     draw_blur(demo.blur, folder / "blur.png")
     pictures = {
         f"Blurred, noise {NOISE * 255:.0f} of 255": folder / "blurred.png",

@@ -27,6 +27,8 @@ from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, check_positive
 
+JPEG_NOISE = 2 / 255
+"""JPEG smooths noise away where it is estimated, and adds errors of about this size of its own."""
 FILES = ("picture", "blur", "mask", "variance", "labels", "positions")
 """Fields of a job that name files it reads."""
 
@@ -125,7 +127,7 @@ def run_job(job: Job, progress: Callable[[int, int], Callback] | None = None) ->
         single = _page(working, page)
         paged = {name: _page_of(value, page) for name, value in options.items()}
         callback = None if progress is None else progress(page, pages)
-        noise = job.noise if job.noise == "auto" else float(job.noise) / 255
+        noise = _noise(job, single)
         done.append(
             restore_picture(
                 single,
@@ -208,6 +210,15 @@ def read_recipe(path: Path) -> Job:
         if found.get(name) != digest:
             raise InputError(f"{path}: {getattr(job, name)} is not the file it was when the recipe was written")
     return job
+
+
+def _noise(job: Job, page: Picture) -> Noise:
+    """The noise of a page in [0, 1]; `auto` stays, but for JPEG."""
+    if job.noise != "auto":
+        return float(job.noise) / 255
+    if Path(job.picture).suffix.lower() not in (".jpg", ".jpeg"):
+        return "auto"
+    return max(float(estimate_noise(page.pixels, page.valid).mean()), JPEG_NOISE)
 
 
 def _options(job: Job, picture: Picture, working: Picture) -> dict[str, Tensor | Counts | None]:

@@ -32,6 +32,7 @@ from pnpladmm.solvers import (
     RichardsonLucy,
     solve,
 )
+from pnpladmm.solvers.annealed import SIGMA_START
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, check_positive
 
@@ -145,7 +146,8 @@ def make_method(
         return LADMM.certified(denoiser, problem, strength * sigma / 2)
     if name == "fast" and not convex:
         sigma_d, mu = settings.interpolate(settings.FAST, sigma)
-        return Annealed(denoiser, strength * sigma_d, mu=mu, calls=calls or 8)
+        start = min(SIGMA_START, settings.START_OVER_NOISE * sigma)
+        return Annealed(denoiser, strength * sigma_d, mu=mu, calls=calls or 8, sigma_start=start)
     norm = float(problem.norm_squared.upper.max())
     if not np.isfinite(norm):
         raise InputError(f"||H||^2 has no proven upper bound for this operator: method {name!r} needs one, use fast")

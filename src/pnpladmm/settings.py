@@ -15,6 +15,8 @@ FAST: Mapping[float, tuple[float, float]] = {
     20: (28, 0.25),
     40: (46, 0.3),
 }
+START_OVER_NOISE = 60.0
+"""The schedule starts at most so many times above the noise: pictures with little noise (astronomy) need no more."""
 # Noise level (of 255) -> sigma_d (of 255), lambda = L_x sigma_d^2.
 LADMM: Mapping[float, tuple[float, float]] = {
     1: (5, 1.0),

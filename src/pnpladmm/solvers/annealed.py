@@ -14,7 +14,7 @@ from pnpladmm.solvers.problem import Problem
 from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
 
 SIGMA_START = 49 / 255
-"""Where the schedule begins: strong enough to forget the blurred start."""
+"""Where the schedule begins by default: strong enough to forget the blurred start of a photograph."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class AnnealedState(State):
 
 @dataclass(frozen=True)
 class Annealed(PlugAndPlay):
-    """`calls` times, with `sigma_k` falling log-evenly from 49/255 to `sigma_d`, for quadratic `h` of precision `p`:
+    """`calls` times, `sigma_k` falling log-evenly from `sigma_start` to `sigma_d`, for quadratic `h` of precision `p`:
 
         z  = argmin_z h(Hz) + mu / (2 sigma_k^2) ||z - x||^2 :  (H^T p H + a) z = H^T p y + a x,  a = mu / sigma_k^2
         x+ = D_{sigma_k}( z ).
@@ -37,6 +37,7 @@ class Annealed(PlugAndPlay):
 
     mu: PerPicture = 0.25
     calls: int = 8
+    sigma_start: PerPicture = SIGMA_START
     cg_iterations: int = 10
     cg_tolerance: float = 1e-4
 
@@ -44,6 +45,7 @@ class Annealed(PlugAndPlay):
         """Check the schedule."""
         super().__post_init__()
         check_positive("mu", self.mu)
+        check_positive("sigma_start", self.sigma_start)
         if self.calls < 2 or self.cg_iterations < 1 or not 0 <= self.cg_tolerance < 1:
             raise InputError(
                 f"calls = {self.calls}, cg_iterations = {self.cg_iterations}, cg_tolerance = {self.cg_tolerance}: "
@@ -64,7 +66,7 @@ class Annealed(PlugAndPlay):
         """`sigma_k` of the call number `iteration`, counted from 0; `sigma_d` from the last one on."""
         end = torch.as_tensor(self.sigma_d, dtype=torch.float64)
         share = min(iteration / (self.calls - 1), 1.0)
-        start = torch.clamp(end, min=SIGMA_START)
+        start = torch.maximum(end, torch.as_tensor(self.sigma_start, dtype=torch.float64))
         return start * (end / start) ** share
 
     def init(self, problem: Problem, start: Start = None) -> AnnealedState:

@@ -22,9 +22,7 @@ def _fractions(text: str) -> tuple[float, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train as the options say; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pnpladmm.training", description="Train a denoiser on a folder of pictures."
-    )
+    parser = argparse.ArgumentParser(prog="pnpladmm train", description="Train a denoiser on a folder of pictures.")
     add = parser.add_argument
     add("data", type=Path, help="folder of pictures")
     add("out", type=Path, help="weight file to write, ending in .safetensors")
