@@ -82,7 +82,7 @@ def _shipped_networks(name: str) -> dict[int, DRUNet | LightNet]:
         elif channels == 3:
             raise InputError(
                 f"{file} is not in this installation: reinstall pnpladmm, or make it with "
-                f"`pnpladmm train --network {name}` and give the file's path instead"
+                f"`pnpladmm train FOLDER FILE --network {name}` and give that file's path instead"
             )
     return networks
 
