@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpladmm.solvers import Problem, Result
+from pnpladmm.solvers import Problem, Result, Status
 from pnpladmm.solvers.certificate import Certificate
 from pnpladmm.solvers.history import History
 from pnpladmm.solvers.method import Method
@@ -24,14 +24,16 @@ from pnpladmm.solvers.method import Method
 CURVES = {
     "PSNR (dB)": (("psnr",), False),
     "relative change": (("x_change", "z_change", "u_change"), True),
-    "objective": (("lagrangian", "objective", "data_fit"), False),
+    "objective and its parts": (("lagrangian", "objective", "data_fit"), False),
 }
+
+FAILED = (Status.DIVERGED, Status.NON_FINITE)
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h1 { font-weight: 600 } h2 { font-weight: 600; margin-top: 2rem }
-.row { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; flex: 1 1 18rem }
-figure img { width: 100%; border: 1px solid #ddd } figure.small { flex: 0 1 20rem }
+.row { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; flex: 1 1 15rem; max-width: 22rem }
+figure img { width: 100%; border: 1px solid #ddd } figure svg { width: 100%; height: auto } figure.small { flex: 0 1 20rem }
 figcaption { color: #555; font-size: 13px } table { border-collapse: collapse }
 td, th { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top }
 pre { background: #f6f6f6; padding: .8rem; white-space: pre-wrap } .good { color: #176b2c } .bad { color: #a02020 }
@@ -55,7 +57,7 @@ def write_report(
     figures = [(caption, path.read_bytes()) for caption, path in pictures.items()]
     figures.append(("Residual y - Hx: noise without structure if blur and noise level fit", _residual(problem, result)))
     status = result.statuses[0]
-    good = "good" if status.label == "converged" else "bad"
+    good = "good" if status in (Status.CONVERGED, Status.FINISHED) else "bad" if status in FAILED else "plain"
     page = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>",
         f"<style>{STYLE}</style><h1>{html.escape(title)}</h1>",
@@ -170,8 +172,7 @@ def _curves(history: History) -> list[str]:
             axes.plot(range(1, len(column) + 1), column[:, 0].numpy(), label=name)
         axes.set(title=title, xlabel="iteration", yscale="log" if logarithmic else "linear")
         axes.grid(alpha=0.3)
-        if len(columns) > 1:
-            axes.legend(frameon=False)
+        axes.legend(frameon=False)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg")
         drawings.append(buffer.getvalue()[buffer.getvalue().index("<svg") :])

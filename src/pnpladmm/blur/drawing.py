@@ -103,7 +103,7 @@ def _draw_regions(blur: SpatiallyVaryingBlur, path: Path) -> None:
     colours = COLOURS[np.arange(len(weights)) % len(COLOURS)]
     field = np.einsum("phw,pc->hwc", shares, colours)
 
-    figure = Figure(figsize=(5, 5 * height / width + 0.1))
+    figure = Figure(figsize=(5, 5 * height / width))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.imshow(field, extent=(0, width, height, 0))
     side = KERNEL_SHARE * min(height, width)
