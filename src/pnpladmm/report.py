@@ -33,7 +33,8 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h1 { font-weight: 600 } h2 { font-weight: 600; margin-top: 2rem }
 .row { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; flex: 1 1 15rem; max-width: 22rem }
-figure img { width: 100%; border: 1px solid #ddd } figure svg { width: 100%; height: auto } figure.small { flex: 0 1 20rem }
+figure img { width: 100%; border: 1px solid #ddd } figure svg { width: 100%; height: auto }
+figure.small { flex: 0 1 20rem }
 figcaption { color: #555; font-size: 13px } table { border-collapse: collapse }
 td, th { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top }
 pre { background: #f6f6f6; padding: .8rem; white-space: pre-wrap } .good { color: #176b2c } .bad { color: #a02020 }
