@@ -86,8 +86,6 @@ def main(folder: Path) -> dict[str, float]:
         *counts,
         "--iterations",
         "20",
-        "--strength",
-        "1.5",
         "-o",
         folder / "sharp.fits",
     )

@@ -60,6 +60,19 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: pl.SpatiallyVaryingBlur(torch.rand(2, 3, 3, 3), U).forward(Y.repeat(1, 2, 1, 1)),
         "kernels have 3 channels, the picture has 2",
     ),
+    "forward of an array": (lambda: blur().forward(Y.numpy()), "the picture is a ndarray"),
+    "forward of 3 axes": (lambda: blur().forward(Y[0]), r"the picture has shape \(1, 8, 9\)"),
+    "adjoint of bytes": (lambda: blur().adjoint((Y * 255).byte()), "dtype torch.uint8"),
+    "kernels that are none": (lambda: pl.SpatiallyVaryingBlur(None, U), "kernels are a"),
+    "ragged kernels": (lambda: pl.SpatiallyVaryingBlur([[[1.0], [1.0, 2.0]]], U), "kernels are a"),
+    "state of another method": (
+        lambda: pl.solve(problem(), pl.ISTA(tv(), 0.1, 9.0), start=pl.LADMM(tv(), 0.1, 1.0, 2.0).init(problem())),
+        "start is a LADMMState: ISTA goes on from a ISTAState",
+    ),
+    "reference an array": (
+        lambda: pl.solve(problem(), pl.RichardsonLucy(), reference=Y.numpy()),
+        "reference is a ndarray",
+    ),
     "picture of another size": (
         lambda: blur().forward(torch.rand(1, 1, 7, 9)),
         "the picture is 7x9: the operator takes 8x9",

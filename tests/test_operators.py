@@ -113,5 +113,38 @@ def test_deepinv_physics_is_an_operator() -> None:
     truth = np.linalg.norm(dense(inner, inner.domain), 2) ** 2
     assert 0.99 * truth < float(bound.lower) <= truth
     assert torch.isinf(bound.upper).all()
+    assert pl.solve(problem, pl.LADMM(pl.load_denoiser("tv"), 0.03, beta=50.0, L_x=60.0), 3).image.shape == y.shape
     with pytest.raises(pl.InputError, match="no proven upper bound"):
         pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05)
+
+
+def test_a_physics_of_its_own_dtype_is_served_in_it() -> None:
+    """A float32 convolution, as deepinv's modules are: runs, bounds and adjoint checks work."""
+    import torch.nn.functional as F
+
+    class Convolution(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kernel", torch.rand(1, 1, 5, 5) / 12)
+
+        def A(self, x: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(x, self.kernel, padding=2)
+
+        def A_adjoint(self, y: torch.Tensor) -> torch.Tensor:
+            return F.conv_transpose2d(y, self.kernel, padding=2)
+
+    physics = Convolution()
+    assert pl.check_adjoint(physics, (1, 1, 16, 16)) < 1e-6
+    problem = pl.Problem(torch.rand(1, 1, 16, 16), physics, pl.Gaussian(0.05))
+    result = pl.solve(problem, pl.LADMM(pl.load_denoiser("tv"), 0.03, beta=300.0, L_x=500.0), 5)
+    assert result.certificate.level is pl.Level.OUTSIDE
+    assert "inf" in str(result.certificate)
+
+
+def test_kernels_from_flipped_and_big_endian_arrays() -> None:
+    kernels, weights = np.random.default_rng(0).random((1, 3, 3)), np.ones((1, 8, 8))
+    plain = pl.SpatiallyVaryingBlur(kernels[:, ::-1, ::-1].copy(), weights)
+    x = torch.rand(1, 1, 8, 8, dtype=torch.float64)
+    flipped = pl.SpatiallyVaryingBlur(kernels[:, ::-1, ::-1], weights.astype(">f8"))
+    assert torch.equal(flipped.forward(x), plain.forward(x))
+    assert pl.Decimation(np.int64(2)).factor == 2

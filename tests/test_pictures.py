@@ -684,7 +684,16 @@ def test_pictures_of_arrays(tmp_path: Path) -> None:
 
 
 def test_float_scales_are_powers_of_two() -> None:
-    for largest, scale in ((1.0, 1), (0.3, 1), (1 / 256, 1), (1.5, 2), (2.0, 2), (65535.0, 65536), (3e-17, 2.0**-54)):
+    for largest, scale in (
+        (1.0, 1),
+        (0.3, 1),
+        (1 / 256, 1),
+        (1.04, 1),
+        (1.6, 2),
+        (2.0, 2),
+        (65535.0, 65536),
+        (3e-17, 2.0**-54),
+    ):
         samples = np.array([[[[0.0, largest, -largest / 3]]]], np.float32)
         assert natural_scale(samples) == scale
     assert natural_scale(np.zeros((1, 1, 2, 2))) == 1

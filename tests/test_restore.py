@@ -139,13 +139,101 @@ def test_unknown_border_beats_circular_by_a_decibel_at_the_border() -> None:
 def test_settings_follow_the_noise() -> None:
     for table in (settings.FAST, settings.LADMM):
         for level, (end, other) in table.items():
-            assert settings.interpolate(table, level / 255) == pytest.approx((end / 255, other))
-        ends = [settings.interpolate(table, n / 255)[0] for n in (0.1, 0.5, 1, 2, 5, 10, 15, 30, 40, 80)]
+            found = settings.interpolate(table, torch.tensor([level / 255], dtype=torch.float64))
+            assert [float(value) for value in found] == pytest.approx([end / 255, other])
+        levels = torch.tensor([0.1, 0.5, 1, 2, 5, 10, 15, 30, 40, 80], dtype=torch.float64) / 255
+        ends = settings.interpolate(table, levels)[0].tolist()
         assert all(b >= a * (1 - 1e-12) for a, b in pairwise(ends))
-    assert settings.interpolate(settings.FAST, 0.5 / 255)[0] == pytest.approx(2 / 255)
+    below = settings.interpolate(settings.FAST, torch.tensor([0.5 / 255], dtype=torch.float64))
+    assert float(below[0]) == pytest.approx(2 / 255)
+
+
+@pytest.mark.parametrize(("method", "denoiser"), [("fast", "light"), ("fast", "tv"), ("admm", "tv"), ("fista", "tv")])
+def test_pictures_of_a_batch_do_not_depend_on_their_neighbours(method: str, denoiser: str) -> None:
+    """Estimated noise, settings, norm and all."""
+    first, _, blur = observed(64)
+    second = first.flip(-1) + 0.08 * torch.randn(first.shape, generator=torch.Generator().manual_seed(5))
+    together = pl.restore_picture(torch.cat([first, second]), blur, "auto", method, denoiser, iterations=6)
+    for i, y in enumerate((first, second)):
+        alone = pl.restore_picture(y, blur, "auto", method, denoiser, iterations=6)
+        torch.testing.assert_close(together.result.image[i : i + 1], alone.result.image, atol=1e-5, rtol=0)
+        assert float(together.sigma[i]) == pytest.approx(float(alone.sigma))
+
+
+def test_one_noise_level_for_each_picture() -> None:
+    y, _, blur = observed(64)
+    both = pl.restore(torch.cat([y, y]), blur, torch.tensor([SIGMA, 3 * SIGMA]), denoiser="tv", iterations=4).image
+    assert not torch.equal(both[0], both[1])
+    torch.testing.assert_close(
+        both[:1], pl.restore(y, blur, SIGMA, denoiser="tv", iterations=4).image, atol=1e-6, rtol=0
+    )
+
+
+def test_super_resolution_and_compressed_sensing_come_back_whole() -> None:
+    sharp = picture(64).float()
+    blur = pl.SpatiallyVaryingBlur(gaussian(1.0)[None], torch.ones(1, 64, 64))
+    for operator in (pl.Decimation(2) @ blur, pl.SubsampledTransform((64, 64), 0.5)):
+        y = operator.forward(sharp)
+        result = pl.restore(y, operator, 0.01, denoiser="tv", iterations=20)
+        assert result.image.shape == sharp.shape
+        start = pl.Problem(y, operator, pl.Gaussian(0.01)).default_start()
+        assert float(psnr(result.image, sharp)) > float(psnr(start, sharp)) + 3
+
+
+def test_super_resolution_of_a_crop_starts_from_the_enlarged_picture() -> None:
+    sharp = picture(64).float()
+    operator = pl.Decimation(2) @ pl.SpatiallyVaryingBlur(gaussian(1.0)[None], torch.ones(1, 56, 56), "unknown")
+    margin = operator.inner.margin
+    assert margin is not None
+    scene = sharp[..., : operator.inner.scene[0], : operator.inner.scene[1]]
+    start = pl.Problem(operator.forward(scene), operator, pl.Gaussian(0.01)).default_start()
+    assert start.shape == scene.shape
+    assert float(psnr(start, scene)) > 18  # laid into the middle without enlarging it would be 10
+
+
+@pytest.mark.parametrize("method", ["ista", "fista"])
+def test_steps_follow_the_strongest_pixel_of_a_noise_map(method: str) -> None:
+    y, sharp, blur = observed(64)
+    variance = torch.full(y.shape[-2:], 0.05**2)
+    variance[::3] = SIGMA**2
+    done = pl.restore_picture(y, blur, "auto", method, "tv", variance=variance.numpy(), iterations=60)
+    assert done.result.status is not pl.Status.DIVERGED
+    assert float(psnr(done.result.image, sharp)) > float(psnr(y, sharp)) - 1
+
+
+def test_residual_of_counts_is_judged_by_their_own_noise() -> None:
+    """Bright and dark halves: with the true picture the residual is noise, whatever its level."""
+    from pnpladmm.noise import check_residual
+
+    blur = pl.SpatiallyVaryingBlur(gaussian(1.0)[None], torch.ones(1, 64, 64))
+    sharp = torch.full((1, 1, 64, 64), 0.02, dtype=torch.float64)
+    sharp[..., 32:] = 0.9
+    torch.manual_seed(0)
+    y = torch.poisson((blur.forward(sharp) + 0.05) * 500) / 500
+    check = check_residual(pl.Problem(y, blur, pl.Poisson(1 / 500, 0.05)), sharp)[0]
+    assert check.problems == ()
+    assert check.size == pytest.approx(1, abs=0.05)
+
+
+def test_nan_and_dead_pixels_from_python() -> None:
+    y, sharp, blur = observed(64)
+    valid = torch.ones_like(y, dtype=torch.bool)
+    valid[..., 10:12, 20] = False
+    broken = torch.where(valid, y, torch.nan)
+    variance = torch.where(valid, SIGMA**2, 0.0)
+    for options in ({"noise": "auto"}, {"noise": SIGMA}, {"variance": variance}):
+        found = pl.restore(broken, blur, denoiser="tv", valid=valid, iterations=20, **options).image
+        assert float(psnr(found, sharp)) > float(psnr(y, sharp)) + 1
+    with pytest.raises(pl.InputError, match="NaN"):
+        pl.restore(broken, blur, SIGMA, denoiser="tv")
 
 
 BAD = {
+    "noise as text": ({"noise": "5"}, "noise '5'"),
+    "noise missing": ({"noise": None}, "noise is a NoneType"),
+    "method missing": ({"method": None}, "method is a NoneType"),
+    "denoiser a number": ({"denoiser": 5}, "denoiser is a int"),
+    "variance of another size": ({"variance": torch.ones(3, 3)}, r"the variance map has shape \(3, 3\)"),
     "method": ({"method": "magic"}, "method 'magic'"),
     "noise": ({"noise": -1.0}, "noise = -1.0"),
     "strength": ({"strength": 0.0}, "strength = 0.0"),

@@ -64,6 +64,7 @@ def demo(
     "[bold]pnpladmm restore --recipe sharp.png.recipe.json[/bold]"
 )
 def restore(
+    context: typer.Context,
     pictures: Annotated[
         list[Path] | None, typer.Argument(help="PNG, JPEG, TIFF, FITS or NPY.", show_default=False)
     ] = None,
@@ -72,7 +73,10 @@ def restore(
         typer.Option("--blur", "-b", help="Blur file: one for all pictures, or one each, in their order."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File, or folder for many pictures.")] = None,
-    noise: Annotated[str, typer.Option(help="Standard deviation on the 0-255 scale, or auto.")] = "auto",
+    noise: Annotated[
+        str,
+        typer.Option(help="Standard deviation, white being 255 (in float files 1, or the next power of two); or auto."),
+    ] = "auto",
     method: Annotated[
         str, typer.Option(help="fast, ladmm, certified, primal-dual, ista, fista, admm or richardson-lucy.")
     ] = "fast",
@@ -102,10 +106,13 @@ def restore(
 ) -> None:
     """Restore pictures whose blur is known."""
     from pnpladmm.jobs import Interrupted, Job, Outcome, read_recipe, run_job
+    from pnpladmm.solvers import Status
 
     if recipe is not None:
-        if pictures or blur or out:
-            raise InputError("--recipe holds picture, blur and output: give nothing else")
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        if other := [name for name in given if name not in ("recipe", "as_json")]:
+            raise InputError(f"--recipe holds all settings: give nothing else, not {other[0]}")
         jobs = [read_recipe(recipe)]
     else:
         shared: dict[str, Any] = {
@@ -143,8 +150,12 @@ def restore(
             raise typer.Exit(130) from None
         outcomes.append(outcome)
         _tell(console, outcome)
+        if outcome.status == Status.STOPPED.label:
+            break
     if as_json:
         typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failures}, indent=1))
+    if any(outcome.status == Status.STOPPED.label for outcome in outcomes):
+        raise typer.Exit(130)
     if failures:
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,15 +22,15 @@ from pnpladmm.operators import Boundary
 from pnpladmm.operators.boundary import check_boundary
 from pnpladmm.pictures import Picture, check_output, read_picture, write_picture, write_png
 from pnpladmm.report import write_report, write_text
-from pnpladmm.restore import METHODS, Counts, Noise, Restoration, restore_picture, saturated
+from pnpladmm.restore import METHODS, Counts, Restoration, restore_picture, saturated
 from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, check_positive
 
 JPEG_NOISE = 2 / 255
 """JPEG smooths noise away where it is estimated, and adds errors of about this size of its own."""
-FILES = ("picture", "blur", "mask", "variance", "labels", "positions")
-"""Fields of a job that name files it reads."""
+FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser")
+"""Fields of a job that name files it reads; a denoiser may be a name instead."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Job:
     picture: str
     blur: str
     output: str
-    noise: Noise = "auto"
+    noise: float | Literal["auto"] = "auto"
     method: str = "fast"
     denoiser: str = "light"
     iterations: int | None = None
@@ -68,6 +68,10 @@ class Job:
         check_device(self.device)
         if self.noise != "auto":
             check_positive("noise", self.noise)
+            if self.gain is not None or self.variance is not None:
+                raise InputError(f"noise = {self.noise} beside a gain or a variance map: they say it all, leave it out")
+        if self.gain is not None and (self.variance is not None or self.linear):
+            raise InputError("a gain goes with neither a variance map nor linear light: counts are linear already")
         if self.gain is not None:
             check_positive("gain", self.gain)
         elif self.background:
@@ -120,32 +124,36 @@ def run_job(job: Job, progress: Callable[[int, int], Callback] | None = None) ->
     size = (picture.pixels.shape[-2], picture.pixels.shape[-1])
     blur = read_blur(job.blur, size, labels=job.labels, positions=job.positions)
     working = picture.to_linear() if job.linear else picture
-    options = _options(job, picture, working)
+    maps = {name: _map(path, picture) for name in ("mask", "variance") if (path := getattr(job, name)) is not None}
     pages = len(picture.pixels)
     done: list[Restoration] = []
     for page in range(pages):
-        single = _page(working, page)
-        paged = {name: _page_of(value, page) for name, value in options.items()}
-        callback = None if progress is None else progress(page, pages)
-        noise = _noise(job, single)
+        before, single = _page(picture, page), _page(working, page)
         done.append(
             restore_picture(
                 single,
                 blur,
-                noise,
+                _noise(job, before),
                 job.method,
                 job.denoiser,
                 iterations=job.iterations,
                 strength=job.strength,
                 boundary=job.boundary,
                 device=job.device,
-                callback=callback,
-                **paged,
+                callback=None if progress is None else progress(page, pages),
+                **_options(job, before, {name: _page(found, page) for name, found in maps.items()}),
             )
         )
-        if done[-1].result.status is Status.STOPPED and not job.keep_interrupted:
-            raise Interrupted
-    restored = working.with_pixels(torch.cat([r.result.image.cpu() for r in done]).to(working.pixels.dtype))
+        status = done[-1].result.status
+        if status in (Status.DIVERGED, Status.NON_FINITE):
+            raise InputError(f"{job.picture}: {status.label}: {status.advice}")
+        if status is Status.STOPPED:
+            if not job.keep_interrupted:
+                raise Interrupted
+            break
+    # Pages that an interrupt left out stay as they were.
+    images = [r.result.image.cpu().to(working.pixels.dtype) for r in done]
+    restored = working.with_pixels(torch.cat([*images, working.pixels[len(done) :]]))
     written = write_picture(job.output, restored)
     write_recipe(job, hashes)
     outcome = _outcome(job, picture, blur, done, written.notes)
@@ -155,18 +163,48 @@ def run_job(job: Job, progress: Callable[[int, int], Callback] | None = None) ->
 
 
 def file_hashes(job: Job) -> dict[str, str]:
-    """SHA-256 of every file that the job reads."""
+    """SHA-256 of every file that the job reads, also those that a recipe of regions names."""
     hashes = {}
     for name in FILES:
         path = getattr(job, name)
-        if path is not None:
-            if not Path(path).exists() and "#" in path:  # "bank.mat#3": kernel 3 of a bank
-                path = path.rpartition("#")[0]
-            try:
-                hashes[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-            except OSError as error:
-                raise InputError(f"{path}: {error.strerror}") from None
+        if path is None or not _is_file(name, path):
+            continue
+        if not Path(path).exists() and "#" in path:  # "bank.mat#3": kernel 3 of a bank
+            path = path.rpartition("#")[0]
+        hashes[name] = _hash(Path(path))
+        if name == "blur" and Path(path).suffix.lower() in (".yaml", ".yml"):
+            hashes |= {f"blur: {inner}": _hash(Path(path).parent / inner) for inner in _named_files(Path(path))}
     return hashes
+
+
+def _is_file(name: str, value: str) -> bool:
+    """Does this field hold a path? A denoiser may be a name instead."""
+    return name != "denoiser" or bool(Path(value).suffix)
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+
+
+def _named_files(recipe: Path) -> list[str]:
+    """Strings in a YAML recipe that are files beside it."""
+    import yaml
+
+    try:
+        waiting = [yaml.safe_load(recipe.read_text(encoding="utf-8"))]
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return []  # the reader will say what is wrong with it
+    found = set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and (recipe.parent / value).is_file():
+            found.add(value)
+    return sorted(found)
 
 
 def recipe_path(output: str) -> Path:
@@ -181,7 +219,7 @@ def write_recipe(job: Job, hashes: dict[str, str]) -> None:
     path = recipe_path(job.output)
     settings = dataclasses.asdict(job)
     for name in (*FILES, "output"):
-        if settings[name] is not None:
+        if settings[name] is not None and _is_file(name, settings[name]):
             settings[name] = os.path.relpath(settings[name], path.parent)
     versions = {"pnpladmm": __version__, "torch": torch.__version__, "python": platform.python_version()}
     write_text(path, json.dumps({"job": settings, "sha256": hashes, "versions": versions}, indent=1) + "\n")
@@ -196,7 +234,7 @@ def read_recipe(path: Path) -> Job:
         if unknown := set(settings) - known:
             raise InputError(f"{path}: unknown setting {sorted(unknown)[0]!r}")
         for name in (*FILES, "output"):
-            if settings.get(name) is not None:
+            if settings.get(name) is not None and _is_file(name, settings[name]):
                 settings[name] = os.path.normpath(path.parent / settings[name])
         job = Job(**settings)
     except OSError as error:
@@ -208,38 +246,53 @@ def read_recipe(path: Path) -> Job:
     found = file_hashes(job)
     for name, digest in hashes.items():
         if found.get(name) != digest:
-            raise InputError(f"{path}: {getattr(job, name)} is not the file it was when the recipe was written")
+            changed = getattr(job, name, name)
+            raise InputError(f"{path}: {changed} is not the file it was when the recipe was written")
     return job
 
 
-def _noise(job: Job, page: Picture) -> Noise:
+def _noise(job: Job, page: Picture) -> float | Literal["auto"]:
     """The noise of a page in [0, 1]; `auto` stays, but for JPEG."""
     if job.noise != "auto":
         return float(job.noise) / 255
-    if Path(job.picture).suffix.lower() not in (".jpg", ".jpeg"):
+    if job.gain is not None or job.variance is not None or Path(job.picture).suffix.lower() not in (".jpg", ".jpeg"):
         return "auto"
-    return max(float(estimate_noise(page.pixels, page.valid).mean()), JPEG_NOISE)
+    return max(float(estimate_noise(page.pixels, page.valid)), JPEG_NOISE)
 
 
-def _options(job: Job, picture: Picture, working: Picture) -> dict[str, Tensor | Counts | None]:
-    """Masks and noise models of a job in the picture's units."""
-    masks = [] if picture.valid is None else [picture.valid]
-    if job.saturation and (unsaturated := saturated(picture)) is not None:
+def _options(job: Job, page: Picture, maps: dict[str, Picture]) -> dict[str, Any]:
+    """Masks and noise models for one page, in the picture's units."""
+    masks = []
+    if job.saturation and (unsaturated := saturated(page)) is not None:
         masks.append(unsaturated)
-    if job.mask is not None:
-        masks.append(_map(job.mask, picture).pixels == 0)
-    counts = None if job.gain is None else Counts(job.gain / picture.scale, job.background / picture.scale)
+    if "mask" in maps:
+        masks.append(maps["mask"].pixels == 0)
     variance = None
-    if job.variance is not None:
-        noise_map = _map(job.variance, picture)
-        variance = noise_map.pixels.double() * noise_map.scale / picture.scale**2
+    if "variance" in maps:
+        found = maps["variance"]
+        variance = found.pixels.double() * found.scale / page.scale**2
+        if found.valid is not None:
+            masks.append(found.valid)
     elif job.linear:
-        variance = _linear_variance(job, picture, working)
+        noise = _noise(job, page)
+        sigma = float(estimate_noise(page.pixels, page.valid)) if noise == "auto" else noise
+        variance = torch.full_like(page.pixels, sigma**2)
+    if variance is not None and job.linear:
+        variance = variance * _slope(page).square()
     return {
-        "valid": torch.stack([m.expand_as(picture.pixels) for m in masks]).all(0) if masks else None,
-        "counts": counts,
+        "valid": torch.stack([m.expand_as(page.pixels) for m in masks]).all(0) if masks else None,
+        "counts": None if job.gain is None else Counts(job.gain / page.scale, job.background / page.scale),
         "variance": variance,
     }
+
+
+def _slope(page: Picture) -> Tensor:
+    """Slope of the tone curve at each pixel: even noise of the file becomes uneven in linear light."""
+    step = 1 / 255
+    pixels = torch.nn.functional.avg_pool2d(page.pixels, 5, 1, 2, count_include_pad=False)
+    high, low = ((pixels + d).clamp(0, 1) for d in (step, -step))
+    light = [dataclasses.replace(page, pixels=p).to_linear().pixels for p in (high, low)]
+    return (light[0] - light[1]) / (high - low)
 
 
 def _map(path: str, picture: Picture) -> Picture:
@@ -249,21 +302,14 @@ def _map(path: str, picture: Picture) -> Picture:
         raise InputError(f"{path} is {have[0]}x{have[1]}, the picture {want[0]}x{want[1]}: they must match")
     if found.pixels.shape[0] not in (1, len(picture.pixels)):
         raise InputError(f"{path} has {len(found.pixels)} pages, the picture {len(picture.pixels)}: they must match")
-    return dataclasses.replace(found, pixels=found.pixels[:, :1]) if found.pixels.shape[1] != 1 else found
-
-
-def _linear_variance(job: Job, picture: Picture, working: Picture) -> Tensor:
-    """Even noise of the file becomes uneven in linear light: the tone curve's slope stretches it."""
-    sigma = float(estimate_noise(picture.pixels, picture.valid).mean()) if job.noise == "auto" else job.noise / 255
-    step = 1 / 255
-    pixels = torch.nn.functional.avg_pool2d(picture.pixels, 5, 1, 2, count_include_pad=False)
-    high, low = ((pixels + d).clamp(0, 1) for d in (step, -step))
-    light = [dataclasses.replace(picture, pixels=p).to_linear().pixels for p in (high, low)]
-    slope = (light[0] - light[1]) / (high - low)
-    return (sigma * slope).square().to(working.pixels)
+    valid = None if found.valid is None else found.valid[:, :1]
+    return dataclasses.replace(found, pixels=found.pixels[:, :1], valid=valid, alpha=None, blank_values=None)
 
 
 def _page(picture: Picture, page: int) -> Picture:
+    """One page; a map of one page serves them all."""
+    page = page if len(picture.pixels) > 1 else 0
+
     def at(value: Tensor | None) -> Tensor | None:
         return None if value is None else value[page : page + 1]
 
@@ -274,10 +320,6 @@ def _page(picture: Picture, page: int) -> Picture:
         valid=at(picture.valid),
         blank_values=None,
     )
-
-
-def _page_of(value: Any, page: int) -> Any:
-    return value[page : page + 1] if isinstance(value, Tensor) and len(value) > 1 else value
 
 
 def _outcome(job: Job, picture: Picture, blur: Blur, done: list[Restoration], notes: tuple[str, ...]) -> Outcome:
@@ -291,7 +333,7 @@ def _outcome(job: Job, picture: Picture, blur: Blur, done: list[Restoration], no
         status=worst.result.status.label,
         advice=worst.result.status.advice,
         certificate=str(worst.result.certificate),
-        noise=round(255 * worst.sigma, 4),
+        noise=round(255 * float(worst.sigma), 4),
         iterations=max(len(r.result.history) for r in done),
         seconds=round(sum(float(r.result.history.seconds[-1]) for r in done if len(r.result.history)), 2),
         residual=[{"size": round(c.size, 4), "correlation": round(c.correlation, 4)} for c in checks],

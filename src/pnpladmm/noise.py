@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pnpladmm.data_terms import Poisson
 from pnpladmm.solvers import Problem
-from pnpladmm.tensors import InputError, PerPicture, per_picture
+from pnpladmm.tensors import InputError, per_picture
 from pnpladmm.transforms import Wavelet
 
 # Median of |n| for n of standard deviation 1.
@@ -33,7 +34,7 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
     details = Wavelet(1).forward(picture[..., :h, :w].double())[..., h // 2 :, w // 2 :].abs()
     # The last row and column wrap round to the first: their details see the border's jump.
     details = details[..., :-1, :-1]
-    usable = details > FLAT * float(picture.abs().max())
+    usable = details > FLAT * picture.abs().flatten(1).amax(1).view(-1, 1, 1, 1)
     if valid is not None:
         holes = (~valid[..., :h, :w].expand_as(picture[..., :h, :w])).double()
         near = torch.nn.functional.max_pool2d(holes, 4, 2)[..., : h // 2 - 1, : w // 2 - 1] > 0
@@ -76,16 +77,17 @@ class ResidualCheck:
         return tuple(found)
 
 
-def check_residual(problem: Problem, image: Tensor, sigma: PerPicture | None = None) -> tuple[ResidualCheck, ...]:
-    """The check for each picture; `image` on the problem's own domain. `sigma` for data terms without a precision."""
-    y = problem.observed
-    residual = (y - problem.operator.forward(image)).double()
-    precision = problem.data_term.precision_of(y)
-    if precision is None:
-        if sigma is None:
-            raise InputError("this data term has no precision of its own: give the noise level")
-        precision = per_picture(sigma, y) ** -2
-    white = residual * precision.double().sqrt()
+def check_residual(problem: Problem, image: Tensor) -> tuple[ResidualCheck, ...]:
+    """The check for each picture; `image` on the problem's own domain."""
+    y, term = problem.observed.double(), problem.data_term
+    mean = problem.operator.forward(image).double()
+    precision = term.precision_of(y)
+    if isinstance(term, Poisson):
+        gain, background = per_picture(term.gain, y), per_picture(term.background, y)
+        mean = mean.clamp_min(0) + background
+        precision = 1 / (gain * mean)
+    assert precision is not None
+    white = (y - mean) * precision.double().sqrt()
     valid = (precision > 0).double().expand_as(white)
     return tuple(_check(w, v) for w, v in zip(white, valid, strict=True))
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from pnpladmm import settings
 from pnpladmm.blur import Blur, read_blur
-from pnpladmm.data_terms import DataTerm, Gaussian, Poisson, WeightedGaussian
+from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
 from pnpladmm.denoisers import Denoiser, Promise, load_denoiser, promise_of
 from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
 from pnpladmm.operators import Boundary, LinearOperator
+from pnpladmm.operators.base import shape_of
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.samples import fill_blank
 from pnpladmm.solvers import (
@@ -34,9 +35,9 @@ from pnpladmm.solvers import (
 )
 from pnpladmm.solvers.annealed import SIGMA_START
 from pnpladmm.solvers.loop import Callback
-from pnpladmm.tensors import InputError, check_positive
+from pnpladmm.tensors import InputError, PerPicture, check_pictures, check_positive, per_picture
 
-Noise: TypeAlias = float | Literal["auto"]
+Noise: TypeAlias = PerPicture | Literal["auto"]
 
 # Above `beta ||H||^2` by this: rounding must not break the condition.
 MARGIN = 1.001
@@ -59,8 +60,8 @@ class Restoration:
     result: Result
     """Its image lies on the picture's own domain."""
     problem: Problem
-    sigma: float
-    """Noise level that was given or estimated, pictures in [0, 1]; for a noise map its median."""
+    sigma: Tensor
+    """Noise level of each picture, (B,), given or estimated, pictures in [0, 1]; for a noise map its median."""
     checks: tuple[ResidualCheck, ...]
     """Does the residual look like that noise? One a picture."""
     notes: tuple[str, ...]
@@ -77,8 +78,8 @@ def restore(
 ) -> Result:
     """The sharp picture: `picture` is a tensor, array, `Picture` or file; `blur` an operator, `Blur` or file.
 
-    `noise` is a standard deviation for pictures in [0, 1], or `auto`. The image comes back on the picture's own
-    domain. The options are those of `restore_picture`, which also tells what was assumed.
+    `noise` is a standard deviation for pictures in [0, 1] (one, or one for each picture), or `auto`. The image comes
+    back on the picture's own domain. The options are those of `restore_picture`, which also tells what was assumed.
     """
     return restore_picture(picture, blur, noise, method, denoiser, **options).result
 
@@ -93,9 +94,9 @@ def restore_picture(
     iterations: int | None = None,
     strength: float = 1.0,
     boundary: Boundary = "unknown",
-    valid: Tensor | None = None,
+    valid: Any = None,
     counts: Counts | None = None,
-    variance: Tensor | None = None,
+    variance: Any = None,
     device: str | None = None,
     callback: Callback | None = None,
 ) -> Restoration:
@@ -109,34 +110,37 @@ def restore_picture(
     """
     check_positive("strength", strength)
     pixels, known = _pixels(picture, device)
-    operator = as_operator_for(blur, pixels, boundary)
     valid = _both(known, valid, pixels)
     notes: list[str] = []
-    sigma_map = _variance_map(pixels, counts, variance)
-    sigma = _noise_level(pixels, noise, sigma_map, valid, notes)
     if valid is not None:
-        lost = 1 - float(valid.expand_as(pixels).double().mean())
+        lost = 1 - float(valid.double().mean())
         notes.append(f"{lost:.2%} of the pixels do not count (dead, saturated or missing)")
         # Their precision is 0, but the start is made of the observation: a wild value there would spread.
         filled = fill_blank(pixels.cpu().numpy(), (~valid).cpu().numpy())
         pixels = torch.from_numpy(filled).to(pixels)
-    chosen = load_denoiser(denoiser or "light", device) if not callable(denoiser) else denoiser
-    problem = _problem(pixels, operator, sigma, sigma_map, counts, valid, method)
+    check_pictures("picture", pixels)
+    operator = as_operator_for(blur, pixels, boundary)
+    variances = _variance_map(pixels, counts, variance, valid)
+    sigma = _noise_level(pixels, noise, variances, valid, notes)
+    chosen = _denoiser(denoiser, device)
+    problem = _problem(pixels, operator, sigma, variances, counts, valid, method)
     if isinstance(method, str):
         method = make_method(method, chosen, problem, sigma, strength, iterations)
-    result = solve(problem, method, iterations if method.length is None else None, 1e-4, callback=callback)
-    checks = check_residual(problem, result.image, sigma)
-    image = problem.observed_part(result.image) if result.image.shape != pixels.shape else result.image
-    return Restoration(replace(result, image=image), problem, sigma, checks, tuple(notes))
+    elif not isinstance(method, Method):
+        raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
+    result = solve(problem, method, iterations, 1e-4, callback=callback)
+    checks = check_residual(problem, result.image)
+    result = replace(result, image=problem.observed_part(result.image))
+    return Restoration(result, problem, sigma, checks, tuple(notes))
 
 
 METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm", "richardson-lucy")
 
 
 def make_method(
-    name: str, denoiser: Denoiser, problem: Problem, sigma: float, strength: float = 1.0, calls: int | None = None
+    name: str, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
 ) -> Method:
-    """A method by name with settings for this noise level."""
+    """A method by name with settings for the noise levels `sigma` (B,): each picture gets its own."""
     if name not in METHODS:
         raise InputError(f"method {name!r}: choose one of {', '.join(METHODS)}")
     convex = promise_of(denoiser) is Promise.CONVEX
@@ -146,31 +150,30 @@ def make_method(
         return LADMM.certified(denoiser, problem, strength * sigma / 2)
     if name == "fast" and not convex:
         sigma_d, mu = settings.interpolate(settings.FAST, sigma)
-        start = min(SIGMA_START, settings.START_OVER_NOISE * sigma)
+        start = (settings.START_OVER_NOISE * sigma).clamp_max(SIGMA_START)
         return Annealed(denoiser, strength * sigma_d, mu=mu, calls=calls or 8, sigma_start=start)
-    norm = float(problem.norm_squared.upper.max())
-    if not np.isfinite(norm):
+    norm = problem.norm_squared.upper.to(sigma.device)
+    if not bool(torch.isfinite(norm).all()):
         raise InputError(f"||H||^2 has no proven upper bound for this operator: method {name!r} needs one, use fast")
-    L_h = sigma**-2
     if convex:
         # lambda f = strength^2 TV_WEIGHT TV(x), whatever the curvature.
-        lam = strength**2 * settings.TV_WEIGHT / getattr(denoiser, "weight", 1.0)
-        L_x = MARGIN * 0.1 * L_h * norm
+        lam = torch.full_like(sigma, strength**2 * settings.TV_WEIGHT / getattr(denoiser, "weight", 1.0))
+        L_x = MARGIN * 0.1 * norm / sigma**2
     else:
         sigma_d, lam = settings.interpolate(settings.LADMM, sigma)
-        lam *= strength**2
+        lam = lam * strength**2
         L_x = lam / (strength * sigma_d) ** 2
     if name in ("ista", "fista"):
-        L_x = max(L_x, MARGIN * L_h * norm)
-    sigma_d = (lam / L_x) ** 0.5
+        L_x = torch.maximum(L_x, MARGIN * problem.L_h() * norm)
+    sigma_d, beta = (lam / L_x).sqrt(), L_x / norm / MARGIN
     makers: dict[str, Callable[[], Method]] = {
         "ista": lambda: ISTA(denoiser, sigma_d, L_x=L_x),
         "fista": lambda: FISTA(denoiser, sigma_d, L_x=L_x),
         "admm": lambda: ADMM(denoiser, sigma_d, rho=L_x),
-        "primal-dual": lambda: PrimalDual(denoiser, sigma_d, beta=L_x / norm / MARGIN, L_x=L_x),
+        "primal-dual": lambda: PrimalDual(denoiser, sigma_d, beta=beta, L_x=L_x),
     }
     # For a convex prior `fast` is LADMM too: it converges for it.
-    return makers.get(name, lambda: LADMM(denoiser, sigma_d, beta=L_x / norm / MARGIN, L_x=L_x))()
+    return makers.get(name, lambda: LADMM(denoiser, sigma_d, beta=beta, L_x=L_x))()
 
 
 def saturated(picture: Picture) -> Tensor | None:
@@ -202,76 +205,99 @@ def _pixels(picture: Any, device: str | None) -> tuple[Tensor, Tensor | None]:
         return picture.pixels.to(device), None if picture.valid is None else picture.valid.to(device)
     if not isinstance(picture, Tensor):
         raise InputError(f"picture is a {type(picture).__name__}: give a tensor, an array, a Picture or a file")
+    shape_of("picture", picture)
     return picture.to(device), None
 
 
-def _both(known: Tensor | None, given: Tensor | None, pixels: Tensor) -> Tensor | None:
-    masks = [m.to(pixels.device).bool() for m in (known, given) if m is not None]
-    for mask in masks:
-        shape = (1,) * (4 - mask.ndim) + tuple(mask.shape)
-        if len(shape) != 4 or any(n not in (1, m) for n, m in zip(shape, pixels.shape, strict=True)):
-            raise InputError(f"the mask has shape {tuple(mask.shape)}, the picture {tuple(pixels.shape)}")
+def _denoiser(denoiser: str | Path | Denoiser | None, device: str | None) -> Denoiser:
+    if denoiser is None or isinstance(denoiser, str | Path):
+        return load_denoiser(denoiser or "light", device)
+    if not callable(denoiser):
+        raise InputError(
+            f"denoiser is a {type(denoiser).__name__}: give a name, a weight file or a callable d(x, sigma)"
+        )
+    return denoiser
+
+
+def _broadcast(name: str, values: Any, pixels: Tensor) -> Tensor:
+    """A map of the picture's size, (H, W) to (B, C, H, W), on its device."""
+    values = torch.as_tensor(values, device=pixels.device)
+    shape = (1,) * (4 - values.ndim) + tuple(values.shape)
+    if len(shape) != 4 or any(n not in (1, m) for n, m in zip(shape, pixels.shape, strict=True)):
+        raise InputError(f"the {name} has shape {tuple(values.shape)}, the picture {tuple(pixels.shape)}")
+    return values.expand_as(pixels)
+
+
+def _both(known: Tensor | None, given: Any, pixels: Tensor) -> Tensor | None:
+    masks = [_broadcast("mask", m, pixels).bool() for m in (known, given) if m is not None]
     if not masks:
         return None
-    valid = masks[0].expand_as(pixels)
-    for mask in masks[1:]:
-        valid = valid & mask
+    valid = torch.stack(masks).all(0)
     if not bool(valid.any()):
         raise InputError("the mask leaves no pixel that counts")
     return None if bool(valid.all()) else valid
 
 
-def _variance_map(pixels: Tensor, counts: Counts | None, variance: Tensor | None) -> Tensor | None:
+def _variance_map(pixels: Tensor, counts: Counts | None, variance: Any, valid: Tensor | None) -> Tensor | None:
     """The variance of each pixel, where it is not one number."""
     if variance is not None:
-        variance = variance.to(pixels)
-        if bool((variance <= 0).any()) or not bool(torch.isfinite(variance).all()):
+        if counts is not None:
+            raise InputError("counts and a variance map: give one of the two")
+        variance = _broadcast("variance map", variance, pixels).to(pixels.dtype)
+        good = torch.isfinite(variance) & (variance > 0)
+        if not bool((good if valid is None else good | ~valid).all()):
             raise InputError("the variance map has values that are not above 0: mask dead pixels instead")
-        return variance.expand_as(pixels)
+        return torch.where(good, variance, torch.ones_like(variance))
     if counts is None:
         return None
     check_positive("gain", counts.gain)
     # The mean of a few neighbours: a pixel's own count would favour its downward fluctuations.
     kernel = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0], dtype=pixels.dtype, device=pixels.device) / 16
-    smooth = torch.nn.functional.pad(pixels, (2, 2, 2, 2), mode="replicate")
-    smooth = torch.nn.functional.conv2d(
-        smooth.flatten(0, 1).unsqueeze(1), (kernel[:, None] * kernel)[None, None]
-    ).reshape(pixels.shape)
+    padded = torch.nn.functional.pad(pixels, (2, 2, 2, 2), mode="replicate").flatten(0, 1).unsqueeze(1)
+    smooth = torch.nn.functional.conv2d(padded, (kernel[:, None] * kernel)[None, None]).reshape(pixels.shape)
     return counts.gain * smooth.clamp_min(counts.gain)
 
 
 def _noise_level(
-    pixels: Tensor, noise: Noise, sigma_map: Tensor | None, valid: Tensor | None, notes: list[str]
-) -> float:
-    if sigma_map is not None:
-        return float(sigma_map.median().sqrt())
-    if noise == "auto":
-        sigma = float(estimate_noise(pixels, valid).mean())
-        notes.append(f"noise estimated: {255 * sigma:.2f} of 255")
+    pixels: Tensor, noise: Noise, variances: Tensor | None, valid: Tensor | None, notes: list[str]
+) -> Tensor:
+    """(B,), float64: what one picture gets does not depend on its neighbours."""
+    if variances is not None:
+        return variances.flatten(1).double().median(1).values.sqrt()
+    if isinstance(noise, str):
+        if noise != "auto":
+            raise InputError(f"noise {noise!r}: give a number, one for each picture, or auto")
+        sigma = estimate_noise(pixels, valid)
+        levels = ", ".join(f"{255 * float(s):.2f}" for s in sigma)
+        notes.append(f"noise estimated: {levels} of 255")
         return sigma
+    if not isinstance(noise, int | float | Tensor):
+        raise InputError(f"noise is a {type(noise).__name__}: give a number, one for each picture, or auto")
     check_positive("noise", noise)
-    return float(noise)
+    per_picture(noise, pixels)  # one number, or one for each picture
+    return torch.as_tensor(noise, dtype=torch.float64, device=pixels.device).reshape(-1).expand(len(pixels)).clone()
 
 
 def _problem(
     pixels: Tensor,
     operator: LinearOperator,
-    sigma: float,
-    sigma_map: Tensor | None,
+    sigma: Tensor,
+    variances: Tensor | None,
     counts: Counts | None,
     valid: Tensor | None,
     method: str | Method,
 ) -> Problem:
     quadratic = method in ("fast", "admm") or isinstance(method, Annealed | ADMM)
-    term: DataTerm
+    if method == "richardson-lucy" and counts is not None and not counts.background:
+        quadratic = True  # it looks at the mask only, and needs no background
     if counts is not None and not quadratic:
         if valid is not None:
             raise InputError("masks with Poisson data need a quadratic method: use fast or admm")
         return Problem(pixels.clamp_min(0), operator, Poisson(counts.gain, counts.background))
     if counts is not None:
         pixels = pixels - counts.background
-    if sigma_map is None and valid is None:
+    if variances is None and valid is None:
         return Problem(pixels, operator, Gaussian(sigma))
-    precision = torch.full_like(pixels, sigma**-2) if sigma_map is None else 1 / sigma_map
-    term = WeightedGaussian(precision if valid is None else precision * valid)
-    return Problem(pixels, operator, term)
+    flat = sigma.to(pixels.dtype).view(-1, 1, 1, 1) ** -2
+    precision = flat.expand_as(pixels) if variances is None else 1 / variances
+    return Problem(pixels, operator, WeightedGaussian(precision if valid is None else precision * valid))

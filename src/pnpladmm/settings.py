@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pnpladmm.tensors import check_positive
+import torch
+from torch import Tensor
 
 # Noise level (of 255) -> sigma_d at the end of the schedule (of 255), mu.
 FAST: Mapping[float, tuple[float, float]] = {
@@ -28,22 +29,25 @@ TV_WEIGHT = 6.0
 """`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
 
 
-def interpolate(table: Mapping[float, tuple[float, float]], sigma: float) -> tuple[float, float]:
-    """(sigma_d, second setting) at noise `sigma` (in [0, 1]); linear in the logarithms, sigma_d following beyond."""
-    check_positive("noise", sigma)
-    level = 255 * sigma
+def interpolate(table: Mapping[float, tuple[float, float]], sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """(sigma_d, second setting), both (B,), at noise `sigma` (B,) in [0, 1]; linear in the logarithms."""
+    pairs = [_at(table, 255 * float(level)) for level in sigma.reshape(-1)]
+    first, second = torch.tensor(pairs, dtype=torch.float64, device=sigma.device).T
+    return first / 255, second
+
+
+def _at(table: Mapping[float, tuple[float, float]], level: float) -> tuple[float, float]:
     levels = sorted(table)
     if level <= levels[0]:
         # Below the table the end of the schedule scales with the noise, as the network is homogeneous.
         end, other = table[levels[0]]
-        return end * level / levels[0] / 255, other
+        return end * level / levels[0], other
     if level >= levels[-1]:
-        end, other = table[levels[-1]]
-        return end / 255, other
+        return table[levels[-1]]
     low = max(n for n in levels if n <= level)
     high = min(n for n in levels if n > level)
     share = math.log(level / low) / math.log(high / low)
     first, second = (
         math.exp((1 - share) * math.log(a) + share * math.log(b)) for a, b in zip(table[low], table[high], strict=True)
     )
-    return first / 255, second
+    return first, second

@@ -37,6 +37,10 @@ def simulate(
     """
     if noise < 0 or background < 0:
         raise InputError(f"noise = {noise}, background = {background}: give numbers that are not negative")
+    if gain is None and background:
+        raise InputError(f"background = {background}: it needs a gain, what one count adds to a pixel")
+    if gain is not None and noise:
+        raise InputError(f"noise = {noise} beside a gain: counts carry their own noise, give one of the two")
     clean = blur.operator("replicate" if boundary == "unknown" else boundary).forward(sharp.pixels)
     if boundary == "unknown":
         kh, kw = blur.kernel_size

@@ -35,7 +35,7 @@ class TotalVariation:
 
     def __call__(self, v: Tensor, sigma: PerPicture) -> Tensor:
         """`argmin_x 1/2 ||x - v||^2 + tau sum |grad x|`, `tau = sigma^2 weight`; `x = v - tau grad^T p`, `|p| <= 1`."""
-        tau = per_picture(sigma, v) ** 2 * self.weight
+        tau = (per_picture(sigma, v) ** 2 * self.weight).clamp_min(torch.finfo(v.dtype).tiny)
         p = torch.zeros(2, *v.shape, dtype=v.dtype, device=v.device)
         q, t = p, 1.0
         x = v

@@ -55,6 +55,15 @@ class LinearOperator(ABC):
         """Where the operator's own tensors lie; None if it has none."""
         return None
 
+    @property
+    def margin(self) -> tuple[int, int] | None:
+        """Where the observation's first pixel lies in `x`, if the observation is a crop of `x`'s domain; else None."""
+        return None
+
+    def start(self, y: Tensor) -> Tensor:
+        """A picture to start from: `y` where the shapes agree, else `A^T y`. Operators that know better say so."""
+        return y.clone() if self.input_shape(shape_of("y", y)) == tuple(y.shape) else self.adjoint(y)
+
     def absolute(self) -> LinearOperator | None:
         """A non-negative operator that dominates `|A|` entry by entry; `self` if `A` is non-negative.
 
@@ -105,34 +114,40 @@ class PhysicsOperator(LinearOperator):
 
     channelwise = False
 
-    def __init__(self, physics: Any) -> None:
+    def __init__(self, physics: Any, like: Tensor | None = None) -> None:
+        """`like`: what the physics computes in, where its own parameters and buffers do not tell."""
         self.physics = physics
+        held = [t for name in ("parameters", "buffers") if hasattr(physics, name) for t in getattr(physics, name)()]
+        floating = [t for t in held if isinstance(t, Tensor) and t.is_floating_point()]
+        self.like = floating[0] if floating else like
 
     def forward(self, x: Tensor) -> Tensor:
         """`physics.A(x)`."""
-        result: Tensor = self.physics.A(x)
-        return result
+        return self._apply(self.physics.A, x)
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`physics.A_adjoint(y)`."""
-        result: Tensor = self.physics.A_adjoint(y)
-        return result
+        return self._apply(self.physics.A_adjoint, y)
+
+    def _apply(self, run: Any, v: Tensor) -> Tensor:
+        result: Tensor = run(v if self.like is None else v.to(self.like))
+        return result.to(v)
 
     def output_shape(self, shape: Shape) -> Shape:
         """Found by applying the map once."""
-        return _shape(self.forward(torch.zeros(shape)))
+        return shape_of("A x", self.forward(torch.zeros(shape)))
 
     def input_shape(self, shape: Shape) -> Shape:
         """Found by applying the adjoint once."""
-        return _shape(self.adjoint(torch.zeros(shape)))
+        return shape_of("A^T y", self.adjoint(torch.zeros(shape)))
 
 
-def as_operator(operator: Any) -> LinearOperator:
+def as_operator(operator: Any, like: Tensor | None = None) -> LinearOperator:
     """`operator` itself, or an object with `A` and `A_adjoint` wrapped."""
     if isinstance(operator, LinearOperator):
         return operator
     if hasattr(operator, "A") and hasattr(operator, "A_adjoint"):
-        return PhysicsOperator(operator)
+        return PhysicsOperator(operator, like)
     raise InputError(
         f"operator is a {type(operator).__name__}: give a pnpladmm operator, or an object with A and A_adjoint"
     )
@@ -160,6 +175,13 @@ def check_size(name: str, got: tuple[int, int], wanted: tuple[int, int]) -> None
         raise InputError(f"{name} is {got[0]}x{got[1]}: the operator takes {wanted[0]}x{wanted[1]}")
 
 
-def _shape(x: Tensor) -> Shape:
+def shape_of(name: str, x: Any) -> Shape:
+    """(B, C, H, W) of what an operator was given, or one line on what is wrong with it."""
+    if not isinstance(x, Tensor):
+        raise InputError(f"{name} is a {type(x).__name__}: give a torch tensor of shape (B, C, H, W)")
+    if x.ndim != 4:
+        raise InputError(f"{name} has shape {tuple(x.shape)}: give (B, C, H, W)")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise InputError(f"{name} has dtype {x.dtype}: give float32 or float64")
     b, c, h, w = x.shape
     return b, c, h, w

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from pnpladmm.operators.base import LinearOperator, Shape, check_size
+from pnpladmm.operators.base import LinearOperator, Shape, check_size, shape_of
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, make_bank
 from pnpladmm.tensors import InputError
@@ -84,16 +86,29 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     def forward(self, x: Tensor) -> Tensor:
         """Blur: (B, C, scene) -> (B, C, observed)."""
-        self.output_shape(cast(Shape, tuple(x.shape)))
+        self.output_shape(shape_of("the picture", x))
         bank = self._bank(x)
         return bank.forward(self._extend(x, bank))
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`H^T y`: (B, C, observed) -> (B, C, scene)."""
-        self.input_shape(cast(Shape, tuple(y.shape)))
+        self.input_shape(shape_of("the measurement", y))
         bank = self._bank(y)
         x = bank.adjoint(y)
         return x if self._whole(bank) else cast(Extension, self.extension).adjoint(x)
+
+    @property
+    def margin(self) -> tuple[int, int] | None:
+        """With `unknown` the picture is a crop of the scene."""
+        kh, kw = self.kernels.shape[-2:]
+        return (kh - 1 - kh // 2, kw - 1 - kw // 2) if self.boundary == "unknown" else None
+
+    def start(self, y: Tensor) -> Tensor:
+        """The blurred picture, its border repeated where the scene goes on beyond it."""
+        if self.margin is None:
+            return y.clone()
+        (top, left), (h, w), (rows, columns) = self.margin, self.scene, self.observed
+        return F.pad(y, (left, w - columns - left, top, h - rows - top), mode="replicate")
 
     def absolute(self) -> LinearOperator:
         """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
@@ -223,7 +238,14 @@ def _check(kernels: Any, weights: Any) -> tuple[Tensor, Tensor]:
 
 
 def _real(name: str, values: Any) -> Tensor:
-    tensor = torch.as_tensor(values)
+    try:
+        if not isinstance(values, Tensor):
+            # Flipped arrays and those of FITS files (other byte order) are none that torch takes.
+            array = np.ascontiguousarray(values)
+            values = array.astype(array.dtype.newbyteorder("="))
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} are a {type(values).__name__} of no numbers: give an array or tensor") from None
     if tensor.is_complex():
         raise InputError(f"{name} have dtype {tensor.dtype}: give real numbers")
     if not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.bfloat16):

@@ -45,6 +45,18 @@ class Composition(LinearOperator):
         return b, c, *self.inner.domain[2:]
 
     @property
+    def margin(self) -> tuple[int, int] | None:
+        """That of the inner operator, where the outer one keeps the size."""
+        if self.inner.margin is None or self.domain is None:
+            return None
+        middle = self.inner.output_shape(self.domain)
+        return self.inner.margin if self.outer.output_shape(middle)[2:] == middle[2:] else None
+
+    def start(self, y: Tensor) -> Tensor:
+        """Back through one after the other."""
+        return self.inner.start(self.outer.start(y))
+
+    @property
     def device(self) -> torch.device | None:
         """That of either."""
         return self.inner.device or self.outer.device

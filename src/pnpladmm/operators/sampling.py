@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor
 
-from pnpladmm.operators.base import LinearOperator, Shape, check_size
+from pnpladmm.operators.base import LinearOperator, Shape, check_size, shape_of
 from pnpladmm.operators.norm import NormBound
 from pnpladmm.tensors import InputError
 from pnpladmm.transforms import DCT, Hadamard
@@ -19,20 +20,34 @@ class Decimation(LinearOperator):
     """`(S x)[i, j] = x[f i, f j]`: every f-th pixel, from the first. After a blur: super-resolution."""
 
     def __init__(self, factor: int) -> None:
-        if not isinstance(factor, int) or factor < 1:
+        try:
+            self.factor = operator.index(factor)
+        except TypeError:
+            raise InputError(f"decimation factor {factor!r}: give a whole number, 1 or more") from None
+        if self.factor < 1:
             raise InputError(f"decimation factor {factor!r}: give a whole number, 1 or more")
-        self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
         """Keep every f-th pixel of each axis."""
-        self.output_shape(cast(Shape, tuple(x.shape)))
+        self.output_shape(shape_of("the picture", x))
         return x[..., :: self.factor, :: self.factor].contiguous()
 
     def adjoint(self, y: Tensor) -> Tensor:
         """Put the pixels back, zeros between them."""
-        x = y.new_zeros(self.input_shape(cast(Shape, tuple(y.shape))))
+        x = y.new_zeros(self.input_shape(shape_of("the measurement", y)))
         x[..., :: self.factor, :: self.factor] = y
         return x
+
+    def start(self, y: Tensor) -> Tensor:
+        """Linear interpolation with pixel (i, j) of `y` at (f i, f j), not at the middle of its block."""
+        for axis in (-2, -1):
+            n = y.shape[axis]
+            position = torch.arange(n * self.factor, device=y.device, dtype=y.dtype) / self.factor
+            left = position.long().clamp_max(n - 1)
+            right = (left + 1).clamp_max(n - 1)
+            share = (position - left).view([-1, 1] if axis == -2 else [-1])
+            y = torch.lerp(y.index_select(axis, left), y.index_select(axis, right), share)
+        return y
 
     def output_shape(self, shape: Shape) -> Shape:
         """Sides divided by the factor; they must be multiples of it."""
@@ -70,7 +85,7 @@ class Mask(LinearOperator):
 
     def forward(self, x: Tensor) -> Tensor:
         """`mask x`."""
-        self.output_shape(cast(Shape, tuple(x.shape)))
+        self.output_shape(shape_of("the picture", x))
         return self.mask.to(x.device, x.dtype) * x
 
     def adjoint(self, y: Tensor) -> Tensor:
@@ -129,13 +144,13 @@ class SubsampledTransform(LinearOperator):
 
     def forward(self, x: Tensor) -> Tensor:
         """`R T S x`: (B, C, H, W) -> (B, C, 1, m)."""
-        self.output_shape(cast(Shape, tuple(x.shape)))
+        self.output_shape(shape_of("the picture", x))
         spectrum = self.transform.forward(self.signs.to(x.device, x.dtype) * x)
         return spectrum.flatten(-2)[..., None, self.rows.to(x.device)]
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`S T^T R^T y`."""
-        b, c, h, w = self.input_shape(cast(Shape, tuple(y.shape)))
+        b, c, h, w = self.input_shape(shape_of("the measurement", y))
         spectrum = y.new_zeros(b, c, h * w)
         spectrum[..., self.rows.to(y.device)] = y.squeeze(2)
         return self.signs.to(y.device, y.dtype) * self.transform.inverse(spectrum.reshape(b, c, h, w))

@@ -4,7 +4,7 @@
 
 - integers: `scale` is the largest value of the type (255, 65535, ...), so white is 1; 8 and 16 bits become
   float32, 32 bits float64, and the way back (times `scale`, rounded half to even) is exact;
-- floats: `scale` is 1 where the largest magnitude lies in [1/256, 1], else the power of two that brings it into
+- floats: `scale` is 1 where the largest magnitude lies in [1/256, 1.5], else the power of two that brings it into
   (1/2, 1]: undoing that is exact. There is no offset: zero light stays zero.
 
 Writing integers clips to the range of the type and counts what was clipped; it never wraps around.
@@ -26,6 +26,8 @@ DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "flo
 """The sample types that can be read and written."""
 
 DARKEST_NOMINAL = 1 / 256
+# Noise and ringing lift a nominal picture a little above 1; that must not change its scale.
+BRIGHTEST_NOMINAL = 1.5
 """Floats whose maximum lies below this (one step of 8 bits) are in other units than [0, 1]: fluxes, volts."""
 
 
@@ -46,7 +48,7 @@ def natural_scale(samples: Array) -> float:
     if samples.dtype.kind in "ui":
         return float(np.iinfo(samples.dtype).max)
     largest = max(abs(float(samples.max())), abs(float(samples.min())))
-    if largest == 0 or DARKEST_NOMINAL <= largest <= 1:
+    if largest == 0 or DARKEST_NOMINAL <= largest <= BRIGHTEST_NOMINAL:
         return 1.0
     mantissa, exponent = math.frexp(largest)  # largest = mantissa * 2**exponent, 1/2 <= mantissa < 1
     return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)

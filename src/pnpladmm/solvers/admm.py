@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class ADMM(PlugAndPlay):
     The system is solved by conjugate gradient from the last `z`, to the relative tolerance `cg_tolerance` or
     `cg_iterations`, whichever comes first.
     """
+
+    state_type: ClassVar[type[State]] = ADMMState
 
     rho: PerPicture
     cg_iterations: int = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class Annealed(PlugAndPlay):
     The system is solved by conjugate gradient from `x`, to the relative tolerance or `cg_iterations`. Quick and
     good, but no minimiser of anything: nothing is proved of it. Run certified iterations after it where proof counts.
     """
+
+    state_type: ClassVar[type[State]] = AnnealedState
 
     mu: PerPicture = 0.25
     calls: int = 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -34,6 +35,8 @@ class FISTA(PlugAndPlay):
 
     `Hq+` follows from `Hx+` and `Hx`: one `H` an iteration. Proved for convex `f` and `L_x >= L_h ||H||^2`.
     """
+
+    state_type: ClassVar[type[State]] = FISTAState
 
     L_x: PerPicture
 

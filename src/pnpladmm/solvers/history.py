@@ -12,9 +12,10 @@ from torch import Tensor
 
 from pnpladmm.denoisers.base import MeasuredCurvature
 from pnpladmm.metrics import psnr
+from pnpladmm.operators.base import shape_of
 from pnpladmm.solvers.method import Method, PlugAndPlay, State
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, squared_norm
+from pnpladmm.tensors import InputError, check_pictures, squared_norm
 
 # Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
 CURVATURE_EVERY = 10
@@ -145,7 +146,10 @@ def _relative(moved: Sequence[Tensor], size: Tensor) -> Tensor:
 
 
 def _check_reference(problem: Problem, reference: Tensor) -> Tensor:
-    allowed = {problem.shape, tuple(problem.observed.shape)}
+    check_pictures("reference", reference)
+    allowed = {problem.shape}
+    if problem.operator.margin is not None:
+        allowed.add(shape_of("observed", problem.observed))
     if tuple(reference.shape) not in allowed:
         raise InputError(f"reference has shape {tuple(reference.shape)}: the picture to be found has {problem.shape}")
     return reference.to(problem.observed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -28,6 +29,8 @@ class ISTA(PlugAndPlay):
 
     Converges for `D = prox` if `L_x > L_h ||H||^2`; for convex `f` half of that is enough.
     """
+
+    state_type: ClassVar[type[State]] = ISTAState
 
     L_x: PerPicture
 

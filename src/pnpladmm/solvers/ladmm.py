@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class LADMM(PlugAndPlay):
     `z_start`: `z0` is the observation, `H x0` ("blurred"), or given. `u0 = grad h(z0) / beta`, always: the
     theorem is about starts that satisfy this.
     """
+
+    state_type: ClassVar[type[State]] = LADMMState
 
     beta: PerPicture
     L_x: PerPicture

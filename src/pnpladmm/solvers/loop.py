@@ -56,7 +56,13 @@ def solve(
         iterations = method.length or 100
     if iterations < 1 or tolerance < 0:
         raise InputError(f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0")
-    state = start if isinstance(start, State) else method.init(problem, start)
+    if isinstance(start, State):
+        if type(start) is not method.state_type:
+            wanted = method.state_type.__name__
+            raise InputError(f"start is a {type(start).__name__}: {method.name} goes on from a {wanted}")
+        state = start
+    else:
+        state = method.init(problem, start)
     recorder = Recorder(problem, method, reference)
     monitor = _Monitor(problem, state, tolerance)
     stopped = False
@@ -103,7 +109,8 @@ class _Monitor:
         flag = torch.zeros(problem.pictures, dtype=torch.bool, device=device)
         self.running, self.converged, self.diverged, self.non_finite = ~flag, flag, flag, flag
         self.calmest = state.x
-        self.least_change = torch.full((problem.pictures,), torch.inf, dtype=torch.float64, device=device)
+        # A step half as large as the picture is not calm: then the start is the better picture to return.
+        self.least_change = torch.full((problem.pictures,), 0.5, dtype=torch.float64, device=device)
 
     def advance(self, old: State, new: State) -> State:
         """Take the step for the pictures still running and see how each of them fared."""

@@ -49,6 +49,8 @@ class Method(ABC):
 
     denoiser_calls: ClassVar[int] = 1
     """Denoiser calls an iteration."""
+    state_type: ClassVar[type[State]]
+    """What `init` and `step` return."""
 
     @property
     def name(self) -> str:

@@ -41,6 +41,8 @@ class PrimalDual(PlugAndPlay):
     Converges for convex `f` if `L_x >= beta ||H||^2`, with a box if `L_x >= beta (||H||^2 + 1)`.
     """
 
+    state_type: ClassVar[type[State]] = PrimalDualState
+
     beta: PerPicture
     L_x: PerPicture
     box: tuple[float, float] | None = None

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pnpladmm.data_terms import DataTerm
@@ -33,7 +31,7 @@ class Problem:
             raise InputError(
                 f"data_term is a {type(self.data_term).__name__}: give Gaussian, WeightedGaussian or Poisson"
             )
-        object.__setattr__(self, "operator", as_operator(self.operator))
+        object.__setattr__(self, "operator", as_operator(self.operator, self.observed))
         self.operator.input_shape(cast(Shape, tuple(self.observed.shape)))
         self.data_term.check(self.observed)
 
@@ -66,32 +64,11 @@ class Problem:
 
     def default_start(self) -> Tensor:
         """`x0`: the observation where the shapes agree, padded or enlarged to fit, else the adjoint of it."""
-        y = self.observed
-        (h, w), (rows, columns) = self.shape[2:], y.shape[2:]
-        if (rows, columns) == (h, w):
-            return y.clone()
-        if rows == 1 or h < rows or w < columns:
-            return self.operator.adjoint(y)
-        if h % rows == 0 and w % columns == 0:
-            # Decimation keeps the first pixel of each block, so pixel i of y lies at f i, not at its middle.
-            return _enlarge(y, h // rows, w // columns)
-        top, left = (h - rows) // 2, (w - columns) // 2
-        return F.pad(y, (left, w - columns - left, top, h - rows - top), mode="replicate")
+        return self.operator.start(self.observed)
 
     def observed_part(self, x: Tensor) -> Tensor:
-        """`x` without the border that an unknown boundary adds: what lies under the observation."""
-        (h, w), (rows, columns) = self.shape[2:], self.observed.shape[2:]
-        top, left = (h - rows) // 2, (w - columns) // 2
+        """`x` without the border that an unknown boundary adds; all of it where the observation is no crop of it."""
+        if self.operator.margin is None:
+            return x
+        (top, left), (rows, columns) = self.operator.margin, self.observed.shape[2:]
         return x[..., top : top + rows, left : left + columns]
-
-
-def _enlarge(y: Tensor, rows: int, columns: int) -> Tensor:
-    """Linear interpolation with pixel (i, j) of `y` at (rows i, columns j); the last pixel is repeated."""
-    for axis, factor in ((-2, rows), (-1, columns)):
-        n = y.shape[axis]
-        position = torch.arange(n * factor, device=y.device, dtype=y.dtype) / factor
-        left = position.long().clamp_max(n - 1)
-        right = (left + 1).clamp_max(n - 1)
-        share = (position - left).view([-1, 1] if axis == -2 else [-1])
-        y = torch.lerp(y.index_select(axis, left), y.index_select(axis, right), share)
-    return y

@@ -35,6 +35,8 @@ class RichardsonLucy(Method):
     non-negative; fits the noise if iterated long: stop early.
     """
 
+    state_type: ClassVar[type[State]] = RichardsonLucyState
+
     denoiser_calls: ClassVar[int] = 0
 
     def init(self, problem: Problem, start: Start = None) -> RichardsonLucyState:
