@@ -180,7 +180,7 @@ def test_missing_and_unknown_names_say_what_to_do(tmp_path: Path, monkeypatch: p
     with pytest.raises(InputError, match="no such network; give one of drunet, light"):
         load_network("dncnn")
     monkeypatch.setattr(pretrained, "WEIGHTS_FOLDER", tmp_path)
-    with pytest.raises(InputError, match="pnpladmm train --network drunet"):
+    with pytest.raises(InputError, match="pnpladmm train FOLDER FILE --network drunet"):
         load_network("drunet")
 
 

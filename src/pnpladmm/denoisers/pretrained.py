@@ -81,7 +81,7 @@ def _shipped_networks(name: str) -> dict[int, DRUNet | LightNet]:
             networks[channels] = read_network(path)
         elif channels == 3:
             raise InputError(
-                f"{file} is not in this installation: reinstall pnpladmm, or make it with "
+                f"{file} is not shipped with this version: use light, or make it with "
                 f"`pnpladmm train FOLDER FILE --network {name}` and give that file's path instead"
             )
     return networks
