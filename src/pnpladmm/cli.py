@@ -105,7 +105,8 @@ def restore(
     recipe: Annotated[Path | None, typer.Option(help="Repeat a run from the recipe beside its output.")] = None,
 ) -> None:
     """Restore pictures whose blur is known."""
-    from pnpladmm.jobs import Interrupted, Job, Outcome, read_recipe, run_job
+    from pnpladmm.jobs import Interrupted, Outcome, run_job
+    from pnpladmm.recipes import Job, read_recipe
     from pnpladmm.solvers import Status
 
     if recipe is not None:
@@ -140,7 +141,7 @@ def restore(
         name = Path(job.picture).name
         try:
             with _bar(console, name, iterations or 8) as show:
-                outcome = run_job(job, lambda _page, _pages, show=show: show)  # type: ignore[misc]  # bind this bar
+                outcome = run_job(job, show)
         except InputError as error:
             failures.append({"picture": job.picture, "error": str(error)})
             console.print(f"pnpladmm: {error}", style="red", markup=False, soft_wrap=True)
