@@ -14,10 +14,10 @@ from typing import Literal
 import torch
 
 from pnpladmm.denoisers import check_denoiser
+from pnpladmm.methods import METHODS
 from pnpladmm.operators import Boundary
 from pnpladmm.operators.boundary import check_boundary
 from pnpladmm.report import write_text
-from pnpladmm.restore import METHODS
 from pnpladmm.tensors import InputError, check_positive
 
 FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser")

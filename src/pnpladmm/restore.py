@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -11,36 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnpladmm import settings
 from pnpladmm.blur import Blur, read_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
-from pnpladmm.denoisers import Denoiser, Promise, load_denoiser, promise_of
+from pnpladmm.denoisers import Denoiser, load_denoiser
+from pnpladmm.methods import METHODS, make_method
 from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
 from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.operators.base import shape_of
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.samples import fill_blank
-from pnpladmm.solvers import (
-    ADMM,
-    FISTA,
-    ISTA,
-    LADMM,
-    Annealed,
-    Method,
-    PrimalDual,
-    Problem,
-    Result,
-    RichardsonLucy,
-    solve,
-)
-from pnpladmm.solvers.annealed import SIGMA_START
+from pnpladmm.solvers import ADMM, Annealed, Method, Problem, Result, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, PerPicture, check_pictures, check_positive, per_picture
 
 Noise: TypeAlias = PerPicture | Literal["auto"]
 
-# Above `beta ||H||^2` by this: rounding must not break the condition.
-MARGIN = 1.001
 # A share of saturated pixels beyond which they are the picture, not an accident.
 MOST_SATURATED = 0.3
 
@@ -132,48 +116,6 @@ def restore_picture(
     checks = check_residual(problem, result.image)
     result = replace(result, image=problem.observed_part(result.image))
     return Restoration(result, problem, sigma, checks, tuple(notes))
-
-
-METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm", "richardson-lucy")
-
-
-def make_method(
-    name: str, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
-) -> Method:
-    """A method by name with settings for the noise levels `sigma` (B,): each picture gets its own."""
-    if name not in METHODS:
-        raise InputError(f"method {name!r}: choose one of {', '.join(METHODS)}")
-    convex = promise_of(denoiser) is Promise.CONVEX
-    if name == "richardson-lucy":
-        return RichardsonLucy()
-    if name == "certified":
-        return LADMM.certified(denoiser, problem, strength * sigma / 2)
-    if name == "fast" and not convex:
-        sigma_d, mu = settings.interpolate(settings.FAST, sigma)
-        start = (settings.START_OVER_NOISE * sigma).clamp_max(SIGMA_START)
-        return Annealed(denoiser, strength * sigma_d, mu=mu, calls=calls or 8, sigma_start=start)
-    norm = problem.norm_squared.upper.to(sigma.device)
-    if not bool(torch.isfinite(norm).all()):
-        raise InputError(f"||H||^2 has no proven upper bound for this operator: method {name!r} needs one, use fast")
-    if convex:
-        # lambda f = strength^2 TV_WEIGHT TV(x), whatever the curvature.
-        lam = torch.full_like(sigma, strength**2 * settings.TV_WEIGHT / getattr(denoiser, "weight", 1.0))
-        L_x = MARGIN * 0.1 * norm / sigma**2
-    else:
-        sigma_d, lam = settings.interpolate(settings.LADMM, sigma)
-        lam = lam * strength**2
-        L_x = lam / (strength * sigma_d) ** 2
-    if name in ("ista", "fista"):
-        L_x = torch.maximum(L_x, MARGIN * problem.L_h() * norm)
-    sigma_d, beta = (lam / L_x).sqrt(), L_x / norm / MARGIN
-    makers: dict[str, Callable[[], Method]] = {
-        "ista": lambda: ISTA(denoiser, sigma_d, L_x=L_x),
-        "fista": lambda: FISTA(denoiser, sigma_d, L_x=L_x),
-        "admm": lambda: ADMM(denoiser, sigma_d, rho=L_x),
-        "primal-dual": lambda: PrimalDual(denoiser, sigma_d, beta=beta, L_x=L_x),
-    }
-    # For a convex prior `fast` is LADMM too: it converges for it.
-    return makers.get(name, lambda: LADMM(denoiser, sigma_d, beta=beta, L_x=L_x))()
 
 
 def saturated(picture: Picture) -> Tensor | None:

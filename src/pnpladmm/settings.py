@@ -1,53 +1,99 @@
-"""Settings that suit a noise level: tuned at a few levels, interpolated between them."""
+"""Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
+
+The table holds, for each shipped denoiser and method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
+`pnpladmm experiment tune` found them on the tuning pictures. Other denoisers get those of `drunet`.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-# Noise level (of 255) -> sigma_d at the end of the schedule (of 255), mu.
-FAST: Mapping[float, tuple[float, float]] = {
-    1: (4, 0.06),
-    3: (8, 0.09),
-    10: (18, 0.25),
-    20: (28, 0.25),
-    40: (46, 0.3),
-}
-START_OVER_NOISE = 60.0
-"""The schedule starts at most so many times above the noise: pictures with little noise (astronomy) need no more."""
-# Noise level (of 255) -> sigma_d (of 255), lambda = L_x sigma_d^2.
-LADMM: Mapping[float, tuple[float, float]] = {
-    1: (5, 1.0),
-    10: (20, 0.5),
-    20: (40, 0.5),
-    40: (40, 0.5),
-}
+from pnpladmm.tensors import InputError
+
+FILE = Path(__file__).with_name("settings.json")
+Row: TypeAlias = dict[str, float]
+Levels: TypeAlias = dict[float, Row]
+"""Noise level (of 255) -> parameters."""
+Table: TypeAlias = dict[str, dict[str, Levels]]
+"""Denoiser -> method -> noise level -> parameters."""
+
+NOISE_LEVELS = ("sigma_d", "sigma_start")
+"""Parameters that are noise levels: of 255 in the table, and proportional to the noise below it."""
+FAST_CALLS = (8, 24)
+"""The numbers of denoiser calls that the annealed method was tuned for."""
+FALLBACK = "drunet"
 TV_WEIGHT = 6.0
 """`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
 
 
-def interpolate(table: Mapping[float, tuple[float, float]], sigma: Tensor) -> tuple[Tensor, Tensor]:
-    """(sigma_d, second setting), both (B,), at noise `sigma` (B,) in [0, 1]; linear in the logarithms."""
-    pairs = [_at(table, 255 * float(level)) for level in sigma.reshape(-1)]
-    first, second = torch.tensor(pairs, dtype=torch.float64, device=sigma.device).T
-    return first / 255, second
+def read_settings(path: Path) -> Table:
+    """The table of a file; one line on what is wrong with it."""
+    try:
+        content = json.loads(path.read_text())
+        return {
+            denoiser: {
+                method: {float(level): {key: float(value) for key, value in row.items()} for level, row in rows.items()}
+                for method, rows in methods.items()
+            }
+            for denoiser, methods in content.items()
+        }
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(
+            f"{path}: not a table of settings {{denoiser: {{method: {{noise: {{name: number}}}}}}}}"
+        ) from None
 
 
-def _at(table: Mapping[float, tuple[float, float]], level: float) -> tuple[float, float]:
-    levels = sorted(table)
-    if level <= levels[0]:
-        # Below the table the end of the schedule scales with the noise, as the network is homogeneous.
-        end, other = table[levels[0]]
-        return end * level / levels[0], other
-    if level >= levels[-1]:
-        return table[levels[-1]]
-    low = max(n for n in levels if n <= level)
-    high = min(n for n in levels if n > level)
-    share = math.log(level / low) / math.log(high / low)
-    first, second = (
-        math.exp((1 - share) * math.log(a) + share * math.log(b)) for a, b in zip(table[low], table[high], strict=True)
-    )
-    return first, second
+@cache
+def shipped_settings() -> Table:
+    """The table that comes with the package."""
+    return read_settings(FILE)
+
+
+def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
+    """The parameters of a method, each (B,), at noise `sigma` (B,) in [0, 1]; noise levels in [0, 1] too."""
+    table = shipped_settings()
+    levels = table.get(str(getattr(denoiser, "name", "")), table[FALLBACK])[method]
+    rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
+    return {
+        name: torch.tensor(
+            [row[name] / 255 if name in NOISE_LEVELS else row[name] for row in rows],
+            dtype=torch.float64,
+            device=sigma.device,
+        )
+        for name in rows[0]
+    }
+
+
+def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
+    """The annealed method's parameters for a number of calls: geometric means of the two that were tuned."""
+    few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in FAST_CALLS)
+    share = math.log(calls / FAST_CALLS[0]) / math.log(FAST_CALLS[1] / FAST_CALLS[0])
+    share = min(1.0, max(0.0, share))
+    return {name: few[name] ** (1 - share) * many[name] ** share for name in few}
+
+
+def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
+    """A row for a noise level (of 255): linear in the logarithms between two rows, constant beyond the last.
+
+    Below the first, noise levels scale with the noise, as a network without biases is homogeneous.
+    """
+    known = sorted(levels)
+    if noise <= known[0]:
+        first = levels[known[0]]
+        return {name: v * noise / known[0] if name in NOISE_LEVELS else v for name, v in first.items()}
+    if noise >= known[-1]:
+        return dict(levels[known[-1]])
+    low = max(n for n in known if n <= noise)
+    high = min(n for n in known if n > noise)
+    share = math.log(noise / low) / math.log(high / low)
+    return {name: v ** (1 - share) * levels[high][name] ** share for name, v in levels[low].items()}
