@@ -84,6 +84,9 @@ def restore(
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Denoiser calls of fast (8), or iterations (100).")
     ] = None,
+    certify: Annotated[
+        int, typer.Option(min=0, help="At most so many iterations after it that the convergence theorem covers.")
+    ] = 0,
     strength: Annotated[float, typer.Option(help="Smoothing: 1 is tuned, more is smoother.")] = 1.0,
     boundary: Annotated[
         str, typer.Option(help="Beyond the border: unknown (no ringing), circular, replicate, reflect or zero.")
@@ -121,6 +124,7 @@ def restore(
             "method": method,
             "denoiser": denoiser,
             "iterations": iterations,
+            "certify": certify,
             "strength": strength,
             "boundary": boundary,
             "saturation": saturation,
@@ -230,6 +234,18 @@ def simulate(
 def train(context: typer.Context) -> None:
     """Train a denoiser on a folder of pictures (see pnpladmm train --help)."""
     from pnpladmm.training.__main__ import main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    epilog="Example: [bold]pnpladmm bench operators --quick[/bold]",
+)
+def bench(context: typer.Context) -> None:
+    """Measure speed against other tools, and where the time goes (see pnpladmm bench --help)."""
+    from pnpladmm.bench.__main__ import main as run
 
     raise typer.Exit(run(context.args))
 

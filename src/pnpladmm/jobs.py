@@ -70,6 +70,7 @@ def run_job(job: Job, callback: Callback | None = None) -> Outcome:
                 job.method,
                 job.denoiser,
                 iterations=job.iterations,
+                certify=job.certify,
                 strength=job.strength,
                 boundary=job.boundary,
                 device=job.device,

@@ -35,6 +35,7 @@ class Job:
     method: str = "fast"
     denoiser: str = "light"
     iterations: int | None = None
+    certify: int = 0
     strength: float = 1.0
     boundary: Boundary = "unknown"
     mask: str | None = None

@@ -19,12 +19,14 @@ from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.operators.base import shape_of
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.samples import fill_blank
-from pnpladmm.solvers import ADMM, Annealed, Method, Problem, Result, solve
+from pnpladmm.solvers import ADMM, LADMM, Annealed, Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, PerPicture, check_pictures, check_positive, per_picture
 
 Noise: TypeAlias = PerPicture | Literal["auto"]
 
+# Relative changes below which a picture counts as done.
+TOLERANCE = 1e-4
 # A share of saturated pixels beyond which they are the picture, not an accident.
 MOST_SATURATED = 0.3
 
@@ -76,6 +78,7 @@ def restore_picture(
     denoiser: str | Path | Denoiser | None = None,
     *,
     iterations: int | None = None,
+    certify: int = 0,
     strength: float = 1.0,
     boundary: Boundary = "unknown",
     valid: Any = None,
@@ -87,12 +90,15 @@ def restore_picture(
     """Restore and report.
 
     iterations : denoiser calls for `fast` (default 8), else at most so many iterations.
+    certify : at most so many iterations of certified LADMM after it; the certificate and history are theirs.
     strength : 1 is the tuned smoothing, more is smoother.
     boundary : what lies beyond the border, where `blur` is not an operator already.
     valid : False on dead or saturated pixels, broadcast to the picture; they get precision 0.
     counts, variance : Poisson data, or a map of the noise variance, in the picture's units.
     """
     check_positive("strength", strength)
+    if certify < 0:
+        raise InputError(f"certify = {certify}: give the number of certified iterations, 0 for none")
     pixels, known = _pixels(picture, device)
     valid = _both(known, valid, pixels)
     notes: list[str] = []
@@ -112,7 +118,16 @@ def restore_picture(
         method = make_method(method, chosen, problem, sigma, strength, iterations)
     elif not isinstance(method, Method):
         raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
-    result = solve(problem, method, iterations, 1e-4, callback=callback)
+    result = solve(problem, method, iterations, TOLERANCE, callback=callback)
+    if certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
+        notes.append(
+            f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
+        )
+        inside = make_method("certified", chosen, problem, sigma, strength)
+        assert isinstance(inside, LADMM)
+        # The theorem holds from any x0, with z0 = H x0 and the dual that belongs to it.
+        inside = replace(inside, z_start="blurred")
+        result = solve(problem, inside, certify, TOLERANCE, start=result.image, callback=callback)
     checks = check_residual(problem, result.image)
     result = replace(result, image=problem.observed_part(result.image))
     return Restoration(result, problem, sigma, checks, tuple(notes))
