@@ -1,0 +1,80 @@
+"""The stop-watch: rivals take turns, each sample is long enough to mean something, GPUs are waited for."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+Run: TypeAlias = Callable[[], object]
+
+SAMPLE_SECONDS = 0.01
+"""A sample lasts at least so long: shorter calls are repeated within it."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call, a number a sample."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """What the code can do: the sample least disturbed."""
+        return min(self.samples)
+
+    @property
+    def median(self) -> float:
+        """What it did."""
+        return statistics.median(self.samples)
+
+    def as_json(self) -> dict[str, Any]:
+        """Best, median and the number of samples."""
+        return {"best": self.best, "median": self.median, "samples": len(self.samples)}
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the GPU has done what it was told; nothing on a CPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds_of(run: Run, device: torch.device, calls: int = 1) -> float:
+    """Seconds of one call, measured over `calls` of them, from idle to idle."""
+    synchronise(device)
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    synchronise(device)
+    return (time.perf_counter() - start) / calls
+
+
+def take_turns(
+    runs: Mapping[str, Run], device: torch.device, samples: int = 7, least: int = 3, budget: float = 5.0
+) -> dict[str, Timing]:
+    """Time rivals in turn: one sample each, then the next round, so that a disturbance hits all of them.
+
+    The first call of each warms up and is not counted. A rival drops out after `samples` samples, or once it has
+    `least` and has used `budget` seconds.
+    """
+    calls = {}
+    for name, run in runs.items():
+        first = seconds_of(run, device)  # compiles, fills caches, chooses algorithms
+        usual = first if first > 10 * SAMPLE_SECONDS else seconds_of(run, device)
+        calls[name] = max(1, math.ceil(SAMPLE_SECONDS / max(usual, 1e-7)))
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    spent = dict.fromkeys(runs, 0.0)
+    for _ in range(samples):
+        for name, run in runs.items():
+            if len(taken[name]) >= least and spent[name] > budget:
+                continue
+            seconds = seconds_of(run, device, calls[name])
+            taken[name].append(seconds)
+            spent[name] += seconds * calls[name]
+    return {name: Timing(tuple(values)) for name, values in taken.items()}
+
