@@ -1,14 +1,7 @@
 """How good a picture is."""
 
-from __future__ import annotations
+from pnpladmm.metrics.convention import PAPER, PAPER_CODE, STANDARD, Convention
+from pnpladmm.metrics.fidelity import psnr, ssim
+from pnpladmm.metrics.perceptual import LPIPS, load_lpips
 
-import torch
-from torch import Tensor
-
-from pnpladmm.tensors import squared_norm
-
-
-def psnr(x: Tensor, reference: Tensor) -> Tensor:
-    """`-10 log10(mean (x - reference)^2)` of each picture in dB, for pictures of peak 1: (B,), float64."""
-    error = squared_norm(x.double() - reference.double()) / reference[0].numel()
-    return -10 * torch.log10(error)
+__all__ = ["LPIPS", "PAPER", "PAPER_CODE", "STANDARD", "Convention", "load_lpips", "psnr", "ssim"]

@@ -1,0 +1,133 @@
+"""LPIPS (Zhang et al. 2018, version 0.1): distance of two pictures in the features of a trained network.
+
+`d(x, y) = sum_l mean_pixels sum_c w_lc (f_lc(x) - f_lc(y))^2`, with the features `f_l` of five layers divided by
+their length at each pixel, and heads `w_l >= 0` fitted to people's judgement. Lower is better, 0 is equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pnpladmm.metrics.convention import STANDARD, Convention, exact_convolutions
+from pnpladmm.places import cache_folder, shared_folder
+from pnpladmm.tensors import InputError
+
+Trunk: TypeAlias = Literal["alex", "vgg"]
+
+# Mean and deviation of the trunks' training pictures, in the [-1, 1] that LPIPS takes.
+SHIFT = (-0.030, -0.088, -0.188)
+SCALE = (0.458, 0.448, 0.450)
+EPSILON = 1e-10
+"""Added to the length of a feature vector, as in the published code."""
+AT_ONCE = 16
+"""Pictures that go through the trunk together: VGG keeps 17 MB of features for each at 256x256."""
+
+STRIDES: dict[Trunk, dict[int, tuple[int, int]]] = {"alex": {0: (4, 2), 1: (1, 2)}, "vgg": {}}
+"""(stride, padding) of a convolution, where they are not (1, 1)."""
+POOL: dict[Trunk, tuple[int, frozenset[int]]] = {"alex": (3, frozenset({1, 2})), "vgg": (2, frozenset({2, 4, 7, 10}))}
+"""Side of the max-pooling windows (stride 2), and the convolutions before which they stand."""
+TAPS: dict[Trunk, tuple[int, ...]] = {"alex": (0, 1, 2, 3, 4), "vgg": (1, 3, 6, 9, 12)}
+"""Convolutions after whose rectifier the features are taken."""
+SMALLEST: dict[Trunk, int] = {"alex": 31, "vgg": 16}
+"""Pictures must have this many rows and columns for every layer to have a pixel."""
+
+
+class LPIPS:
+    """`lpips(x, reference)`: (B, 3, H, W) or (B, 1, H, W) in [0, 1] -> (B,) float64. Grey goes in as three channels."""
+
+    def __init__(self, trunk: Trunk, tensors: Mapping[str, Tensor], device: torch.device | str | None = None) -> None:
+        self.trunk: Trunk = trunk
+        self._tensors = {key: value.float().to(device or "cpu") for key, value in tensors.items()}
+        self._shift, self._scale = (
+            torch.tensor(values, device=device or "cpu").view(1, 3, 1, 1) for values in (SHIFT, SCALE)
+        )
+
+    def to(self, device: torch.device | str) -> LPIPS:
+        """The same on another device."""
+        return LPIPS(self.trunk, self._tensors, device)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, reference: Tensor, convention: Convention = STANDARD) -> Tensor:
+        """The distance of each picture from its reference."""
+        x, reference = convention.prepare(x, reference)
+        if x.shape[1] not in (1, 3) or min(x.shape[2:]) < SMALLEST[self.trunk]:
+            least = SMALLEST[self.trunk]
+            raise InputError(
+                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, of {least}x{least} or more"
+            )
+        home = self._shift.device
+        parts = [
+            self._distance(*(self._features(t.to(home, torch.float32), convention.lpips_shift) for t in pair))
+            for pair in zip(x.split(AT_ONCE), reference.split(AT_ONCE), strict=True)
+        ]
+        return torch.cat(parts).to(x.device)
+
+    def _features(self, x: Tensor, shift: bool) -> list[Tensor]:
+        """The features of the five layers, each of length 1 at every pixel."""
+        x = x.expand(-1, 3, -1, -1)
+        x = ((2 * x - 1 if shift else x) - self._shift) / self._scale
+        side, pooled = POOL[self.trunk]
+        taps = TAPS[self.trunk]
+        found = []
+        with exact_convolutions():
+            for i in range(taps[-1] + 1):
+                if i in pooled:
+                    x = F.max_pool2d(x, side, 2)
+                stride, padding = STRIDES[self.trunk].get(i, (1, 1))
+                weight, bias = self._tensors[f"features.{i}.weight"], self._tensors[f"features.{i}.bias"]
+                x = F.conv2d(x, weight, bias, stride, padding).relu_()
+                if i in taps:
+                    found.append(x / (x.square().sum(1, keepdim=True).sqrt() + EPSILON))
+        return found
+
+    def _distance(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        heads = [self._tensors[f"heads.{i}.weight"].view(1, -1, 1, 1) for i in range(len(a))]
+        layers = [(w * (f - g).square()).sum(1).double().mean((1, 2)) for w, f, g in zip(heads, a, b, strict=True)]
+        return torch.stack(layers).sum(0)
+
+
+def load_lpips(
+    trunk: Trunk = "alex", file: str | Path | None = None, device: torch.device | str | None = None
+) -> LPIPS | None:
+    """LPIPS with weights from `file`, the cache folder, or the shared folder beside the checkout; None without any.
+
+    A weight file (safetensors) holds the trunk's convolutions `features.i.{weight,bias}` and `heads.i.weight`.
+    `file` that is missing or wrong is an error: it was asked for. So is a wrong file in the other places.
+    """
+    if trunk not in get_args(Trunk):
+        raise InputError(f"LPIPS trunk {trunk!r}: choose one of {', '.join(get_args(Trunk))}")
+    path = Path(file) if file is not None else _find(trunk)
+    if path is None:
+        return None
+    from pnpladmm.denoisers.pretrained import read_tensors  # here: the denoisers' room is large
+
+    tensors, _ = read_tensors(path)
+    _check(path, trunk, tensors)
+    return LPIPS(trunk, tensors, device)
+
+
+def _find(trunk: Trunk) -> Path | None:
+    for folder in (cache_folder("lpips"), shared_folder("lpips")):
+        if folder is not None and (folder / f"{trunk}.safetensors").is_file():
+            return folder / f"{trunk}.safetensors"
+    return None
+
+
+def _check(path: Path, trunk: Trunk, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a file whose tensors do not chain to this trunk."""
+    channels = 3
+    for i in range(TAPS[trunk][-1] + 1):
+        weight, bias = tensors.get(f"features.{i}.weight"), tensors.get(f"features.{i}.bias")
+        if weight is None or bias is None or weight.ndim != 4 or weight.shape[1] != channels:
+            raise InputError(f"{path}: features.{i} is missing or does not fit: not the LPIPS weights of {trunk}")
+        channels = weight.shape[0]
+        if i in TAPS[trunk]:
+            head = tensors.get(f"heads.{TAPS[trunk].index(i)}.weight")
+            if head is None or head.numel() != channels:
+                raise InputError(f"{path}: the head of features.{i} is missing or does not fit: not {trunk}'s")
