@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpladmm.metrics.convention import STANDARD, Convention, exact_convolutions
+from pnpladmm.metrics.convention import STANDARD, Convention, exact
 from pnpladmm.tensors import InputError, squared_norm
 
 WINDOW = 11
@@ -26,7 +26,7 @@ def psnr(x: Tensor, reference: Tensor, convention: Convention = STANDARD) -> Ten
         x, reference = convention.prepare(x, reference)
     error = squared_norm(x.double() - reference.double()) / reference[0].numel()
     if convention.pooled > 1:
-        error = torch.cat([part.mean().expand(len(part)) for part in error.split(convention.pooled)])
+        error = torch.cat([part.mean().expand(len(part)) for part in torch.split(error, convention.pooled)])
     return -10 * torch.log10(error)
 
 
@@ -37,18 +37,15 @@ def ssim(x: Tensor, reference: Tensor, convention: Convention = STANDARD) -> Ten
     over windows that lie inside the picture. Equals scikit-image's `structural_similarity` with
     `gaussian_weights=True, sigma=1.5, use_sample_covariance=False` to 1e-6 in float32, to rounding in float64.
     """
-    x, reference = convention.prepare(x, reference)
+    x, reference = (exact(t) for t in convention.prepare(x, reference))
     if min(x.shape[2:]) < WINDOW:
         raise InputError(f"SSIM of {x.shape[2]}x{x.shape[3]} pixels: its window is {WINDOW}x{WINDOW}, give no less")
     similarity, result = _similarity(), []
     together = AT_ONCE if convention.ssim_range else convention.pooled
-    for a, b in zip(x.split(together), reference.to(x).split(together), strict=True):
+    for a, b in zip(torch.split(x, together), torch.split(reference.to(x), together), strict=True):
         # SSIM for range r is that of the pictures divided by r for range 1: so nothing waits for a range measured.
         span = a.new_tensor(convention.ssim_range) if convention.ssim_range else _span(a, b)
-        with exact_convolutions():
-            _, image = similarity(
-                a / span, b / span, sigma=1.5, reduction="none", data_range=1.0, return_full_image=True
-            )
+        _, image = similarity(a / span, b / span, sigma=1.5, reduction="none", data_range=1.0, return_full_image=True)
         inside = image[..., WINDOW // 2 : -(WINDOW // 2), WINDOW // 2 : -(WINDOW // 2)]
         result.append(inside.double().flatten(1).mean(1))
     return torch.cat(result)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pnpladmm.metrics.convention import STANDARD, Convention, exact_convolutions
+from pnpladmm.metrics.convention import STANDARD, Convention, exact
 from pnpladmm.places import cache_folder, shared_folder
 from pnpladmm.tensors import InputError
 
@@ -43,10 +43,9 @@ class LPIPS:
 
     def __init__(self, trunk: Trunk, tensors: Mapping[str, Tensor], device: torch.device | str | None = None) -> None:
         self.trunk: Trunk = trunk
-        self._tensors = {key: value.float().to(device or "cpu") for key, value in tensors.items()}
-        self._shift, self._scale = (
-            torch.tensor(values, device=device or "cpu").view(1, 3, 1, 1) for values in (SHIFT, SCALE)
-        )
+        self._tensors = {key: exact(value.float().to(device or "cpu")) for key, value in tensors.items()}
+        like = self._tensors["heads.0.weight"]
+        self._shift, self._scale = (like.new_tensor(values).view(1, 3, 1, 1) for values in (SHIFT, SCALE))
 
     def to(self, device: torch.device | str) -> LPIPS:
         """The same on another device."""
@@ -61,10 +60,9 @@ class LPIPS:
             raise InputError(
                 f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, of {least}x{least} or more"
             )
-        home = self._shift.device
         parts = [
-            self._distance(*(self._features(t.to(home, torch.float32), convention.lpips_shift) for t in pair))
-            for pair in zip(x.split(AT_ONCE), reference.split(AT_ONCE), strict=True)
+            self._distance(*(self._features(t.to(self._shift), convention.lpips_shift) for t in pair))
+            for pair in zip(torch.split(x, AT_ONCE), torch.split(reference, AT_ONCE), strict=True)
         ]
         return torch.cat(parts).to(x.device)
 
@@ -75,15 +73,14 @@ class LPIPS:
         side, pooled = POOL[self.trunk]
         taps = TAPS[self.trunk]
         found = []
-        with exact_convolutions():
-            for i in range(taps[-1] + 1):
-                if i in pooled:
-                    x = F.max_pool2d(x, side, 2)
-                stride, padding = STRIDES[self.trunk].get(i, (1, 1))
-                weight, bias = self._tensors[f"features.{i}.weight"], self._tensors[f"features.{i}.bias"]
-                x = F.conv2d(x, weight, bias, stride, padding).relu_()
-                if i in taps:
-                    found.append(x / (x.square().sum(1, keepdim=True).sqrt() + EPSILON))
+        for i in range(taps[-1] + 1):
+            if i in pooled:
+                x = F.max_pool2d(x, side, 2)
+            stride, padding = STRIDES[self.trunk].get(i, (1, 1))
+            weight, bias = self._tensors[f"features.{i}.weight"], self._tensors[f"features.{i}.bias"]
+            x = F.conv2d(x, weight, bias, stride, padding).relu()
+            if i in taps:
+                found.append(x / (x.square().sum(1, keepdim=True).sqrt() + EPSILON))
         return found
 
     def _distance(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
