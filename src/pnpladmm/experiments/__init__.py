@@ -1,0 +1,1 @@
+"""The paper's data, tuning, tables and figures."""
