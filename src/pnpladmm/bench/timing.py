@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 Run: TypeAlias = Callable[[], object]
+Name = TypeVar("Name", bound=Hashable)
 
 SAMPLE_SECONDS = 0.01
 """A sample lasts at least so long: shorter calls are repeated within it."""
@@ -55,19 +56,19 @@ def seconds_of(run: Run, device: torch.device, calls: int = 1) -> float:
 
 
 def take_turns(
-    runs: Mapping[str, Run], device: torch.device, samples: int = 7, least: int = 3, budget: float = 5.0
-) -> dict[str, Timing]:
+    runs: Mapping[Name, Run], device: torch.device, samples: int = 7, least: int = 3, budget: float = 5.0
+) -> dict[Name, Timing]:
     """Time rivals in turn: one sample each, then the next round, so that a disturbance hits all of them.
 
     The first call of each warms up and is not counted. A rival drops out after `samples` samples, or once it has
     `least` and has used `budget` seconds.
     """
-    calls = {}
+    calls: dict[Name, int] = {}
     for name, run in runs.items():
         first = seconds_of(run, device)  # compiles, fills caches, chooses algorithms
         usual = first if first > 10 * SAMPLE_SECONDS else seconds_of(run, device)
         calls[name] = max(1, math.ceil(SAMPLE_SECONDS / max(usual, 1e-7)))
-    taken: dict[str, list[float]] = {name: [] for name in runs}
+    taken: dict[Name, list[float]] = {name: [] for name in runs}
     spent = dict.fromkeys(runs, 0.0)
     for _ in range(samples):
         for name, run in runs.items():
@@ -77,4 +78,3 @@ def take_turns(
             taken[name].append(seconds)
             spent[name] += seconds * calls[name]
     return {name: Timing(tuple(values)) for name, values in taken.items()}
-
