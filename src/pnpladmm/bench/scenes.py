@@ -111,42 +111,26 @@ def make_problem(
     return Problem(observed, blur, Gaussian(levels)), sharp
 
 
-def load_samples(
-    options: Options, sigma: float, count: int, size: int, device: torch.device
-) -> tuple[Problem, Tensor, str]:
-    """The first `count` test samples of the experiments' dataset as one problem, the sharp pictures, and its source.
+def load_samples(options: Options, sigma: float, count: int, size: int) -> tuple[Problem, Tensor, str]:
+    """The first `count` test samples of the experiments' dataset as one problem, the sharp pictures, and their source.
 
-    Without the dataset's packages, synthetic pictures stand in, and the source says so.
+    A stored dataset has its own noise level. Where the dataset's packages are missing, synthetic pictures stand in.
     """
+    device = options.device
     try:
         from pnpladmm.experiments.dataset import load_dataset, read_dataset, stack
+
+        if options.data is not None and not (options.data / "instances_test.json").is_file():
+            dataset = read_dataset(options.data)
+        else:
+            folder = "embedded" if options.quick and options.data is None else options.data
+            dataset = load_dataset("test", sigma, count=count, folder=folder, size=size)
     except ImportError as error:
         problem, sharp = make_problem((size, size), 5, sigma, device, pictures=count)
-        return problem, sharp, f"synthetic pictures (the dataset needs {error.name})"
-    if options.data is not None and not (options.data / "instances_test.json").is_file():
-        dataset, source = read_dataset(options.data), "a stored dataset"
-    else:
-        folder: Path | None | Literal["embedded"] = options.data
-        if options.quick and folder is None:
-            folder = "embedded"
-        dataset = load_dataset("test", sigma, count=count, folder=folder, size=size)
-        source = "test samples of the experiments"
-    problem, sharp = stack(dataset.samples[:count])
-    return to_device(problem, device), sharp.to(device), source
-
-
-def to_device(problem: Problem, device: torch.device) -> Problem:
-    """The same problem with everything on `device`."""
-    blur = problem.operator
-    if isinstance(blur, SpatiallyVaryingBlur):
-        # (b, P, c, k, k) and (b, P, 1, H, W), as the operator keeps them.
-        blur = SpatiallyVaryingBlur(
-            blur.kernels.to(device), blur.weights[:, :, 0].to(device), blur.boundary, blur.order
-        )
-    term = problem.data_term
-    if isinstance(term, Gaussian):
-        term = Gaussian(torch.as_tensor(term.sigma, dtype=torch.float64, device=device))
-    return Problem(problem.observed.to(device), blur, term)
+        return problem, sharp, f"synthetic pictures: the experiments' need {error.name}"
+    samples = dataset.samples[:count]
+    problem, sharp = stack(samples, device)
+    return problem, sharp, f"{samples[0].recipe.source}, test"
 
 
 def noise_of(problem: Problem) -> Tensor:

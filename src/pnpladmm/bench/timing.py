@@ -60,19 +60,22 @@ def take_turns(
 ) -> dict[Name, Timing]:
     """Time rivals in turn: one sample each, then the next round, so that a disturbance hits all of them.
 
-    The first call of each warms up and is not counted. A rival drops out after `samples` samples, or once it has
-    `least` and has used `budget` seconds.
+    The first call of each warms up and is not counted, unless it lasts longer than `budget`, beside which warming
+    up is nothing. A rival drops out after `samples` samples, or once it has `least` and has used `budget` seconds.
     """
     calls: dict[Name, int] = {}
+    taken: dict[Name, list[float]] = {name: [] for name in runs}
+    spent = dict.fromkeys(runs, 0.0)
     for name, run in runs.items():
         first = seconds_of(run, device)  # compiles, fills caches, chooses algorithms
         usual = first if first > 10 * SAMPLE_SECONDS else seconds_of(run, device)
         calls[name] = max(1, math.ceil(SAMPLE_SECONDS / max(usual, 1e-7)))
-    taken: dict[Name, list[float]] = {name: [] for name in runs}
-    spent = dict.fromkeys(runs, 0.0)
+        if first > budget:
+            taken[name].append(first)
+            spent[name] = first
     for _ in range(samples):
         for name, run in runs.items():
-            if len(taken[name]) >= least and spent[name] > budget:
+            if len(taken[name]) >= (least if spent[name] > budget else samples):
                 continue
             seconds = seconds_of(run, device, calls[name])
             taken[name].append(seconds)
