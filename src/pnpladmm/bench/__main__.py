@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pnpladmm.bench.report import Options, Report
+from pnpladmm.bench.report import Options, Report, busy
 from pnpladmm.tensors import InputError
 
 BENCHMARKS = ("operators", "restoration", "shares", "growth")
@@ -31,8 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         options = Options(_device(given.device), given.quick, given.denoiser, given.data)
+        crowd = busy()
         for name in BENCHMARKS if given.benchmark == "all" else (given.benchmark,):
             report: Report = import_module(f"pnpladmm.bench.{name}").run(options)
+            if crowd is not None:
+                report.notes.append(crowd)
             report.show()
             print(f"written: {report.write(given.out, options)}", flush=True)
     except InputError as error:

@@ -25,8 +25,10 @@ DEEPINVS: Order = "weight-then-convolve"
 """The default there. For a rival the work is the same: forward and adjoint change places."""
 AGREE = 1e-4
 """Largest relative difference between two float32 results that counts as agreement."""
-PATIENCE = 6.0
+PATIENCE = {"cpu": 6.0, "cuda": 1.5}
 """Seconds that forward and adjoint of a rival may be expected to take together; beyond it is left out."""
+BUDGET = {"cpu": 3.0, "cuda": 0.4}
+"""Seconds of samples after which two are enough."""
 MEMORY_SHARE = 0.4
 """Share of the memory (of a GPU: of what is free) that a case may be expected to take."""
 
@@ -84,6 +86,7 @@ def run(options: Options) -> Report:
     columns = ("size", "P", "k", "weights", "ours, ms: H + H^T", *(f"{name} / ours" for name in BLURS), "difference")
     table = Table(f"Blur and adjoint of a colour picture on {options.device.type}: best (median)", columns)
     for case in cases(options.quick):
+        options.say(f"{case.size[0]}x{case.size[1]}, P = {case.kernels}, k = {case.side}, {case.weights}")
         found = measure(case, options, pace)
         rows += found
         table.rows.append(_cells(case, found))
@@ -91,7 +94,13 @@ def run(options: Options) -> Report:
             if row["missing"] and (note := f"{row['rival']}: {row['missing']}") not in notes:
                 notes.append(note)
     notes.append("difference: the largest of |theirs - ours| / max |ours|, forward and adjoint, of those that ran")
-    settings = {"channels": 3, "boundary": "circular", "dtype": "float32", "agreement": AGREE, "patience_s": PATIENCE}
+    settings = {
+        "channels": 3,
+        "boundary": "circular",
+        "dtype": "float32",
+        "agreement": AGREE,
+        "patience_s": PATIENCE[options.device.type],
+    }
     return Report("operators", settings, rows, [table], notes)
 
 
@@ -103,10 +112,9 @@ def measure(case: Case, options: Options, pace: dict[str, float]) -> list[dict[s
         gigabytes = case.bytes / 2**30
         return [_row(facts, name, left_out=f"needs about {gigabytes:.0f} GB") for name in (OURS, *BLURS)]
     kernels = make_kernels(case.kernels, case.side).to(device)
-    weights = make_weights(case.weights, case.kernels, case.size).to(device)
+    weights = make_weights(case.weights, case.kernels, case.size, device)
     blur = SpatiallyVaryingBlur(kernels, weights, "circular", case.order)
-    x = make_picture(case.size)[None].to(device)
-    y = make_picture(case.size, seed=1)[None].to(device)
+    x, y = (make_picture(case.size, device, seed)[None] for seed in range(2))
 
     ready = {OURS: RivalBlur(blur.forward, blur.adjoint, case.work)}
     expected = blur.forward(x), blur.adjoint(y)
@@ -115,7 +123,7 @@ def measure(case: Case, options: Options, pace: dict[str, float]) -> list[dict[s
         try:
             rival = make(blur)
             guess = pace.get(name, 0.0) * rival.work
-            if guess > PATIENCE and (case.size, case.kernels, case.side) != HEADLINE:
+            if guess > PATIENCE[device.type] and (case.size, case.kernels, case.side) != HEADLINE:
                 rows[name] = _row(facts, name, left_out=f"about {guess:.0f} s")
                 continue
             difference = max(_difference(rival.forward(x), expected[0]), _difference(rival.adjoint(y), expected[1]))
@@ -139,7 +147,7 @@ def measure(case: Case, options: Options, pace: dict[str, float]) -> list[dict[s
 
 
 def _time(ready: dict[str, RivalBlur], x: Tensor, y: Tensor, options: Options) -> dict[str, tuple[Timing, Timing]]:
-    samples, budget = (3, 0.5) if options.quick else (7, 3.0)
+    samples, budget = (3, 0.3) if options.quick else (7, BUDGET[options.device.type])
     runs: dict[tuple[str, str], Callable[[], object]] = {}
     for name, rival in ready.items():
         runs[name, "forward"] = partial(rival.forward, x)

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ class Options:
     """Name or weight file; by default drunet on a GPU, where it is shipped, and light elsewhere."""
     data: Path | None = None
     """COCO folder or stored dataset for the pictures; None: what `load_dataset` finds."""
+
+    def say(self, text: str) -> None:
+        """Where a long run stands, on stderr."""
+        if not self.quick:
+            print(f"measuring {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,13 @@ class Report:
             _print(table)
         for note in self.notes:
             print(f"note: {note}")
+
+
+def busy() -> str | None:
+    """A sentence if other programs are at work: what is measured then is the crowd."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return f"the machine was busy before the start (load {load:.1f} on {cores} cores)" if load > cores / 2 else None
 
 
 def machine(device: torch.device) -> dict[str, Any]:

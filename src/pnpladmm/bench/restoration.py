@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pnpladmm.bench import deepinv_solvers
 from pnpladmm.bench.report import Options, Report, Table
-from pnpladmm.bench.rivals import Missing
+from pnpladmm.bench.rivals import Missing, first_line
 from pnpladmm.bench.scenes import choose_denoiser, load_samples, noise_of, open_denoiser
 from pnpladmm.bench.timing import take_turns
 from pnpladmm.denoisers.base import Denoiser
@@ -60,6 +60,7 @@ def run(options: Options) -> Report:
         problem, sharp, source = load_samples(options, level / 255, count, size)
         if round(255 * float(noise_of(problem)[0])) != level and level != levels[0]:
             break  # a stored dataset has one noise level
+        options.say(f"restorations at noise {level} of 255")
         contenders, missing = _contenders(problem, sharp, denoiser, options)
         found = _measure(contenders, problem, sharp, options)
         rows += found
@@ -103,8 +104,10 @@ def _contenders(
     for name, make in makers.items():
         try:
             contenders[name] = make()
-        except Missing as reason:
-            missing.append(f"{name}: {reason}")
+            contenders[name].run()
+        except Exception as reason:  # whatever a rival fails of, the others go on
+            contenders.pop(name, None)
+            missing.append(f"{name}: {first_line(reason)}")
     return contenders, missing
 
 

@@ -57,7 +57,7 @@ def load_deepinv() -> Any:
     try:
         return importlib.import_module("deepinv")
     except Exception as error:  # whatever its own imports raise
-        raise Missing(f"deepinv does not load here: {_line(error)}") from error
+        raise Missing(f"deepinv does not load here: {first_line(error)}") from error
 
 
 def deepinv_physics(blur: SpatiallyVaryingBlur, use_fft: bool) -> Any:
@@ -139,6 +139,6 @@ def _sizes(blur: SpatiallyVaryingBlur) -> tuple[int, tuple[int, int], int]:
     return count, (kh, kw), blur.scene[0] * blur.scene[1]
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what an exception says."""
     return (str(error).splitlines() or [type(error).__name__])[0]

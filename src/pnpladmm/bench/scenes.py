@@ -34,7 +34,7 @@ def make_kernels(count: int, side: int, seed: int = 0) -> Tensor:
     return torch.stack(kernels).float()
 
 
-def make_weights(kind: Weights, count: int, size: tuple[int, int], seed: int = 0) -> Tensor:
+def make_weights(kind: Weights, count: int, size: tuple[int, int], device: torch.device, seed: int = 0) -> Tensor:
     """(P, H, W) float32, non-negative, of sum 1 at each pixel.
 
     `segments`: the cells nearest to P random points, with soft borders: each weight is 0 on most of the picture.
@@ -42,11 +42,11 @@ def make_weights(kind: Weights, count: int, size: tuple[int, int], seed: int = 0
     """
     generator = torch.Generator().manual_seed(seed)
     if count == 1:
-        return torch.ones(1, *size)
+        return torch.ones(1, *size, device=device)
     if kind == "dense":
-        coarse = torch.randn(1, count, 6, 6, generator=generator)
+        coarse = torch.randn(1, count, 6, 6, generator=generator).to(device)
         return F.interpolate(coarse, size, mode="bicubic", align_corners=True)[0].softmax(0)
-    labels = cells(count, size, generator)
+    labels = cells(count, size, device, generator)
     weights = torch.stack([_soften((labels == i).float()) for i in range(count)])
     return weights / weights.sum(0)
 
@@ -56,7 +56,7 @@ def _soften(mask: Tensor) -> Tensor:
     return F.avg_pool2d(mask[None, None], FEATHER, 1, FEATHER // 2, count_include_pad=False)[0, 0]
 
 
-def cells(count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+def cells(count: int, size: tuple[int, int], device: torch.device, generator: torch.Generator) -> Tensor:
     """(H, W): for each pixel the nearest of `count` points, one in each cell of a jittered grid."""
     rows = max(1, round(math.sqrt(count * size[0] / size[1])))
     columns = math.ceil(count / rows)
@@ -65,26 +65,26 @@ def cells(count: int, size: tuple[int, int], generator: torch.Generator) -> Tens
     # The last row of the grid may have fewer points; they spread over its width.
     row, column = index // columns, index % columns
     in_row = torch.where(row == row[-1], count - columns * row[-1], columns)
-    y = (row + jitter[:, 0]) * size[0] / (int(row[-1]) + 1)
-    x = (column + jitter[:, 1]) * size[1] / in_row
-    nearest = torch.full(size, torch.inf)
-    labels = torch.zeros(size, dtype=torch.int64)
-    vertical, horizontal = torch.arange(size[0]).float()[:, None], torch.arange(size[1]).float()
+    y = ((row + jitter[:, 0]) * size[0] / (int(row[-1]) + 1)).tolist()
+    x = ((column + jitter[:, 1]) * size[1] / in_row).tolist()
+    nearest = torch.full(size, torch.inf, device=device)
+    labels = torch.zeros(size, dtype=torch.int64, device=device)
+    vertical, horizontal = (torch.arange(n, device=device).float() for n in size)
     for i in range(count):
-        distance = (vertical - y[i]) ** 2 + (horizontal - x[i]) ** 2
+        distance = (vertical[:, None] - y[i]) ** 2 + (horizontal - x[i]) ** 2
         labels = torch.where(distance < nearest, i, labels)
         nearest = torch.minimum(nearest, distance)
     return labels
 
 
-def make_picture(size: tuple[int, int], seed: int = 0) -> Tensor:
+def make_picture(size: tuple[int, int], device: torch.device, seed: int = 0) -> Tensor:
     """(3, H, W) in [0, 1]: flat cells of many sizes with soft texture; edges and smooth parts as photographs have."""
     generator = torch.Generator().manual_seed(seed)
-    picture = torch.zeros(3, *size)
+    picture = torch.zeros(3, *size, device=device)
     for count in (8, 64):
-        colours = torch.rand(count, 3, generator=generator)
-        picture += colours[cells(count, size, generator)].permute(2, 0, 1) / 2
-    grain = torch.randn(1, 3, max(2, size[0] // 4), max(2, size[1] // 4), generator=generator)
+        colours = torch.rand(count, 3, generator=generator).to(device)
+        picture += colours[cells(count, size, device, generator)].permute(2, 0, 1) / 2
+    grain = torch.randn(1, 3, max(2, size[0] // 4), max(2, size[1] // 4), generator=generator).to(device)
     picture += 0.05 * F.interpolate(grain, size, mode="bicubic", align_corners=True)[0]
     return picture.clamp(0, 1)
 
@@ -101,11 +101,10 @@ def make_problem(
 ) -> tuple[Problem, Tensor]:
     """Synthetic pictures, each with a blur of its own, circular as in the experiments; and the sharp ones."""
     banks = torch.stack([make_kernels(kernels, side, seed) for seed in range(pictures)])
-    fields = torch.stack([make_weights(weights, kernels, size, seed) for seed in range(pictures)])
-    sharp = torch.stack([make_picture(size, seed) for seed in range(pictures)])
-    blur = SpatiallyVaryingBlur(banks.to(device), fields.to(device))
+    fields = torch.stack([make_weights(weights, kernels, size, device, seed) for seed in range(pictures)])
+    sharp = torch.stack([make_picture(size, device, seed) for seed in range(pictures)])
+    blur = SpatiallyVaryingBlur(banks.to(device), fields)
     noise = torch.randn(sharp.shape, generator=torch.Generator().manual_seed(pictures)).to(device)
-    sharp = sharp.to(device)
     observed = blur.forward(sharp) + sigma * noise
     levels = torch.full((pictures,), sigma, dtype=torch.float64, device=device)
     return Problem(observed, blur, Gaussian(levels)), sharp

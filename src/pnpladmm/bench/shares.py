@@ -1,0 +1,154 @@
+"""Where the time of the fast method goes: denoiser, blur and adjoint, the rest; and how near the denoiser comes to
+what the machine can do at all.
+
+The parts are measured in a run with instruments, the total beside them in runs without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pnpladmm.bench.instruments import (
+    BLUR,
+    DENOISER,
+    matrix_rate,
+    operations_per_pixel,
+    run_bare,
+    watched_run,
+)
+from pnpladmm.bench.report import Options, Report, Table
+from pnpladmm.bench.scenes import choose_denoiser, load_samples, make_problem, noise_of, open_denoiser
+from pnpladmm.bench.timing import take_turns
+from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.denoisers.pretrained import SHIPPED, SUFFIXES, load_network
+from pnpladmm.methods import make_method
+from pnpladmm.solvers import Problem
+
+CALLS = 8
+NOISE = 10 / 255
+
+
+@dataclass(frozen=True)
+class Case:
+    """Pictures restored in one batch."""
+
+    pictures: int
+    size: tuple[int, int]
+    kernels: int
+    samples: bool = False
+    """Samples of the experiments' dataset, not synthetic pictures."""
+
+
+def cases(options: Options) -> list[Case]:
+    """On a GPU the batch that the project's aim is stated for comes first."""
+    if options.quick:
+        return [Case(1, (64, 64), 5), Case(1, (96, 64), 8)]
+    if options.device.type == "cuda":
+        return [Case(40, (256, 256), 5, samples=True), Case(1, (256, 256), 5, samples=True), Case(1, (480, 640), 8)]
+    return [Case(1, (256, 256), 5, samples=True), Case(1, (480, 640), 8)]
+
+
+def run(options: Options) -> Report:
+    """Every case with every way to run the network: eager, and on a GPU compiled."""
+    side = 512 if options.quick else 8192 if options.device.type == "cuda" else 3072
+    rate = matrix_rate(options.device, side)
+    denoiser, name = open_denoiser(options)
+    operations = operations_per_pixel(denoiser, 3, options.device)
+    rows = []
+    sources = []
+    for case in cases(options):
+        problem, source = _problem(case, options)
+        sources.append(source)
+        options.say(f"{case.pictures} of {case.size[0]}x{case.size[1]}, P = {case.kernels}")
+        rows.append(_measure(case, problem, denoiser, "eager", operations, rate, options))
+        if (compiled := _compiled(options)) is not None:
+            rows.append(_measure(case, problem, compiled, "compiled", operations, rate, options))
+    columns = ("pictures", "network", "s in all", "s a picture", "denoiser", "blur", "rest", "outside the denoiser")
+    table = Table(
+        f"Shares of the time, fast with {CALLS} calls of {name} on {options.device.type}: median (best)",
+        (*columns, "TFLOP/s", "of the matrix product"),
+        [_cells(row) for row in rows],
+    )
+    settings = {
+        "denoiser": name,
+        "calls": CALLS,
+        "noise": round(255 * NOISE, 3),
+        "operations_per_pixel": operations,
+        "matrix_product": {"side": side, "operations_per_second": rate},
+        "sources": sources,
+    }
+    per_picture = "unknown" if operations is None else f"{operations * 256**2 / 1e9:.0f} GFLOP for 256x256"
+    notes = [
+        f"matrix product of {side}^3: {rate / 1e12:.2f} TFLOP/s; one denoiser call: {per_picture}",
+        "blur: H and H^T, those of the conjugate gradient included; shares are of the run with instruments",
+    ]
+    return Report("shares", settings, rows, [table], notes)
+
+
+def _compiled(options: Options) -> Denoiser | None:
+    """The network compiled anew, where that is worth while; None elsewhere."""
+    chosen = choose_denoiser(options)
+    if options.device.type != "cuda" or not (chosen in SHIPPED or chosen.endswith(SUFFIXES)):
+        return None
+    torch.compiler.reset()  # else a second size would be compiled for any size, which is slower
+    return load_network(chosen, device=options.device, compile_network=True)
+
+
+def _problem(case: Case, options: Options) -> tuple[Problem, str]:
+    if case.samples:
+        problem, _, source = load_samples(options, NOISE, case.pictures, case.size[0])
+        return problem, source
+    return make_problem(case.size, case.kernels, NOISE, options.device, pictures=case.pictures)[0], "synthetic"
+
+
+def _measure(
+    case: Case,
+    problem: Problem,
+    denoiser: Denoiser,
+    way: str,
+    operations: float | None,
+    rate: float,
+    options: Options,
+) -> dict[str, Any]:
+    method = make_method("fast", denoiser, problem, noise_of(problem), calls=CALLS)
+    samples, budget = (2, 1.0) if options.quick else (5, 60.0)
+    bare = take_turns({"run": lambda: run_bare(problem, method)}, options.device, samples, 2, budget)["run"]
+    watched = min((watched_run(problem, method) for _ in range(1 if options.quick else 3)), key=lambda run: run[0])
+    total, seconds, calls = watched
+    inside, blur = seconds.get(DENOISER, 0.0), seconds.get(BLUR, 0.0)
+    pixels = problem.observed[0, 0].numel() * problem.pictures
+    done = None if operations is None else operations * pixels * calls.get(DENOISER, 0) / inside
+    return {
+        "pictures": problem.pictures,
+        "size": list(case.size),
+        "kernels": case.kernels,
+        "network": way,
+        "seconds": bare.as_json(),
+        "watched_seconds": total,
+        "denoiser_seconds": inside,
+        "blur_seconds": blur,
+        "rest_seconds": max(0.0, total - inside - blur),
+        "outside_share": 1 - inside / total,
+        "calls": calls,
+        "operations_per_second": done,
+        "share_of_matrix_product": None if done is None else done / rate,
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    seconds, total, done = row["seconds"], row["watched_seconds"], row["operations_per_second"]
+    share = row["share_of_matrix_product"]
+    parts = (f"{row[f'{name}_seconds'] / total:.1%}" for name in ("denoiser", "blur", "rest"))
+    return (
+        f"{row['pictures']} of {row['size'][0]}x{row['size'][1]}, P = {row['kernels']}",
+        row["network"],
+        f"{seconds['median']:.3f} ({seconds['best']:.3f}); watched {total:.3f}",
+        f"{seconds['median'] / row['pictures']:.4f}",
+        *parts,
+        f"{row['outside_share']:.1%}",
+        "-" if done is None else f"{done / 1e12:.2f}",
+        "-" if share is None else f"{share:.0%}",
+    )
