@@ -7,6 +7,7 @@ device are those of what it is given.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -68,6 +69,21 @@ class LinearOperator(ABC):
         """A non-negative operator that dominates `|A|` entry by entry; `self` if `A` is non-negative.
 
         Its norm bounds that of `A` from above, and can itself be bounded. None where nothing is known.
+        """
+        return None
+
+    def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """`r -> M^-1 r`, symmetric positive definite, near `(A^T p A + a)^-1`; None where nothing better is known.
+
+        `precision` broadcasts to `A x`; `a` is () or (B, 1, 1, 1), in the dtype and on the device of the pictures.
+        """
+        diagonal = self.pulled_back(as_map(precision))
+        return None if diagonal is None else lambda r: r / (diagonal + a)
+
+    def pulled_back(self, precision: Tensor) -> Tensor | None:
+        """The diagonal of `A^T p A` where that is all there is of it (masks), else None.
+
+        `precision` is () or has four dimensions. Its mean may stand for it, as preconditioners need no more.
         """
         return None
 
@@ -167,6 +183,11 @@ def check_adjoint(operator: Any, shape: Shape, seed: int = 0) -> float:
     y = ax + noise * (squared_norm(ax).sum() / ax.numel()).sqrt()
     mismatch = (ax * y).sum() - (x * operator.adjoint(y)).sum()
     return float(mismatch.abs() / (ax.norm() * y.norm()).clamp_min(torch.finfo(torch.float64).tiny))
+
+
+def as_map(precision: Tensor) -> Tensor:
+    """A precision that broadcasts to pictures, with four dimensions or none."""
+    return precision if precision.ndim in (0, 4) else precision.reshape((1,) * (4 - precision.ndim) + precision.shape)
 
 
 def check_size(name: str, got: tuple[int, int], wanted: tuple[int, int]) -> None:

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pnpladmm.operators.base import LinearOperator, Shape, check_size, shape_of
+from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, make_bank
+from pnpladmm.operators.preconditioner import LocalWiener, Regions, regions_of
 from pnpladmm.tensors import InputError
 
 Order: TypeAlias = Literal["convolve-then-weight", "weight-then-convolve"]
@@ -61,6 +62,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         before = (kh - 1 - after[0], kw - 1 - after[1])
         self.extension = None if boundary == "unknown" else Extension(boundary, self.scene, before, after)
         self._banks: dict[tuple[torch.device, torch.dtype], DenseBank | BoxBank] = {}
+        self._regions: dict[tuple[torch.device, torch.dtype], Regions] = {}
 
     @property
     def domain(self) -> Shape:
@@ -107,14 +109,39 @@ class SpatiallyVaryingBlur(LinearOperator):
         """The blurred picture, its border repeated where the scene goes on beyond it."""
         if self.margin is None:
             return y.clone()
-        (top, left), (h, w), (rows, columns) = self.margin, self.scene, self.observed
-        return F.pad(y, (left, w - columns - left, top, h - rows - top), mode="replicate")
+        return F.pad(y, self._margins(), mode="replicate")
 
     def absolute(self) -> LinearOperator:
         """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
         if bool((self.kernels >= 0).all()) and bool((self.weights >= 0).all()):
             return self
         return AbsoluteBlur(self)
+
+    def preconditioner(self, precision: Tensor, a: Tensor) -> LocalWiener:
+        """A Wiener filter for each region of the picture (operators/preconditioner.py)."""
+        key = (a.device, a.dtype)
+        if key not in self._regions:
+            self._regions[key] = regions_of(self, a)
+        return LocalWiener(self._regions[key], as_map(precision), a)
+
+    def on_scene(self, maps: Tensor) -> Tensor:
+        """Maps (..., H, W) of the weights' size on the scene, their border repeated where it goes on beyond them."""
+        if maps.shape[-2:] == self.scene:
+            return maps
+        padded = F.pad(maps.flatten(0, 1), self._margins(), mode="replicate")
+        return padded.view(*maps.shape[:2], *padded.shape[1:])
+
+    def on_observed(self, maps: Tensor) -> Tensor:
+        """Maps (..., H, W) of the weights' size cropped to the observation."""
+        if maps.shape[-2:] == self.observed:
+            return maps
+        left, _, top, _ = self._margins()
+        return maps[..., top : top + self.observed[0], left : left + self.observed[1]]
+
+    def _margins(self) -> tuple[int, int, int, int]:
+        """What the scene has beyond the observation: left, right, top, bottom."""
+        (top, left), (h, w), (rows, columns) = self.margin or (0, 0), self.scene, self.observed
+        return left, w - columns - left, top, h - rows - top
 
     def data(self, like: Tensor) -> BankData:
         """Kernels and weights in the dtype and on the device of `like`; weights where the bank wants them."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from pnpladmm.operators.base import LinearOperator, Shape
+from pnpladmm.operators.base import LinearOperator, Shape, as_map
 from pnpladmm.operators.norm import NormBound, bound_norm_squared
 
 
@@ -43,6 +45,16 @@ class Composition(LinearOperator):
             return self.inner.domain
         b, c = (max(pair) for pair in zip(self.inner.domain[:2], self.outer.domain[:2], strict=True))
         return b, c, *self.inner.domain[2:]
+
+    def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """The inner operator's, with the precision that the outer one leaves at each pixel."""
+        inner = self.outer.pulled_back(as_map(precision))
+        return None if inner is None else self.inner.preconditioner(inner, a)
+
+    def pulled_back(self, precision: Tensor) -> Tensor | None:
+        """Back through one after the other."""
+        inner = self.outer.pulled_back(precision)
+        return None if inner is None else self.inner.pulled_back(inner)
 
     @property
     def margin(self) -> tuple[int, int] | None:

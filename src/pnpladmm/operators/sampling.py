@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor
 
-from pnpladmm.operators.base import LinearOperator, Shape, check_size, shape_of
+from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.norm import NormBound
 from pnpladmm.tensors import InputError
 from pnpladmm.transforms import DCT, Hadamard
@@ -48,6 +49,12 @@ class Decimation(LinearOperator):
             share = (position - left).view([-1, 1] if axis == -2 else [-1])
             y = torch.lerp(y.index_select(axis, left), y.index_select(axis, right), share)
         return y
+
+    def pulled_back(self, precision: Tensor) -> Tensor:
+        """The precision at the pixels kept, 0 between them; where it is one number, its mean over all pixels."""
+        if precision.ndim and precision.shape[-2:] != (1, 1):
+            return self.adjoint(precision)
+        return precision / self.factor**2
 
     def output_shape(self, shape: Shape) -> Shape:
         """Sides divided by the factor; they must be multiples of it."""
@@ -91,6 +98,10 @@ class Mask(LinearOperator):
     def adjoint(self, y: Tensor) -> Tensor:
         """The same."""
         return self.forward(y)
+
+    def pulled_back(self, precision: Tensor) -> Tensor:
+        """`mask^2 p`."""
+        return self.mask.to(precision.device, precision.dtype).square() * precision
 
     def output_shape(self, shape: Shape) -> Shape:
         """The same."""
@@ -154,6 +165,13 @@ class SubsampledTransform(LinearOperator):
         spectrum = y.new_zeros(b, c, h * w)
         spectrum[..., self.rows.to(y.device)] = y.squeeze(2)
         return self.signs.to(y.device, y.dtype) * self.transform.inverse(spectrum.reshape(b, c, h, w))
+
+    def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """With `A A^T = Id` the inverse itself for one precision a picture: `(r - p/(p + a) A^T A r) / a`."""
+        p = as_map(precision)
+        if p.ndim and p.shape[1:] != (1, 1, 1):
+            return None
+        return lambda r: (r - p / (p + a) * self.adjoint(self.forward(r))) / a
 
     def output_shape(self, shape: Shape) -> Shape:
         """(B, C, 1, m)."""

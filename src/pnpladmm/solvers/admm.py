@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.solvers.certificate import Theorem
-from pnpladmm.solvers.conjugate_gradient import conjugate_gradient
+from pnpladmm.solvers.conjugate_gradient import DataStep
 from pnpladmm.solvers.method import PlugAndPlay, Start, State, start_picture
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm
@@ -17,10 +17,11 @@ from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm
 
 @dataclass(frozen=True, kw_only=True)
 class ADMMState(State):
-    """`x`, its copy `z` that fits the data, the scaled dual `u`, the denoiser's last argument `v`."""
+    """`x`, its copy `z` that fits the data, the scaled dual `u`, `v` (what was denoised), `g = H^T p (y - Hz)`."""
 
     z: Tensor
     u: Tensor
+    g: Tensor
     v: Tensor | None = None
 
 
@@ -32,8 +33,8 @@ class ADMM(PlugAndPlay):
         z+ = argmin_z h(Hz) + rho/2 ||z - x+ - u||^2 :  (H^T p H + rho) z = H^T p y + rho (x+ + u)
         u+ = u + x+ - z+.
 
-    The system is solved by conjugate gradient from the last `z`, to the relative tolerance `cg_tolerance` or
-    `cg_iterations`, whichever comes first.
+    The system is solved by preconditioned conjugate gradient from the last `z`, until `z` is off by about
+    `cg_tolerance` of itself or for `cg_iterations`, whichever comes first.
     """
 
     state_type: ClassVar[type[State]] = ADMMState
@@ -58,27 +59,17 @@ class ADMM(PlugAndPlay):
 
     def init(self, problem: Problem, start: Start = None) -> ADMMState:
         """`z0 = x0`, `u0 = 0`."""
-        problem.precision_for(self.name)
         x = start_picture(problem, start)
-        return ADMMState(x=x, z=x, u=torch.zeros_like(x))
+        return ADMMState(x=x, z=x, u=torch.zeros_like(x), g=self._data_step(problem).gradient(x))
 
     def step(self, problem: Problem, state: State) -> ADMMState:
         """The equations above."""
         assert isinstance(state, ADMMState)
-        s, H, y = state, problem.operator, problem.observed
-        rho = per_picture(self.rho, s.x)
-        precision = problem.precision_for(self.name)
-
+        s = state
         v = s.z - s.u
         x = self.denoise(v)
-        z = conjugate_gradient(
-            lambda q: H.adjoint(precision * H.forward(q)) + rho * q,
-            H.adjoint(precision * y) + rho * (x + s.u),
-            s.z,
-            self.cg_iterations,
-            self.cg_tolerance,
-        )
-        return ADMMState(x=x, z=z, u=s.u + x - z, v=v, iteration=s.iteration + 1)
+        z, g = self._data_step(problem).solve(per_picture(self.rho, s.x), x + s.u, s.z, s.g)
+        return ADMMState(x=x, z=z, u=s.u + x - z, v=v, g=g, iteration=s.iteration + 1)
 
     def lagrangian(self, problem: Problem, state: State) -> Tensor | None:
         """`h(Hz) + lambda f(x) + rho <u, x - z> + rho/2 ||x - z||^2`."""
@@ -96,3 +87,7 @@ class ADMM(PlugAndPlay):
             missing="ADMM's theorems need an exact data step (or errors that sum up to something finite); "
             "conjugate gradient to a tolerance gives neither"
         )
+
+    def _data_step(self, problem: Problem) -> DataStep:
+        precision = problem.precision_for(self.name)
+        return DataStep(problem.operator, precision, problem.observed, self.cg_iterations, self.cg_tolerance)

@@ -1,38 +1,104 @@
-"""Conjugate gradient on a batch of pictures, each with its own steps and its own stop."""
+"""Preconditioned conjugate gradient on a batch of pictures, each with its own steps and its own stop.
+
+The data step of half-quadratic splitting and ADMM, `(H^T p H + a) z = H^T p y + a v`, is `DataStep`. It keeps
+the gradient `g = H^T p (y - H z)` from one solve to the next: conjugate gradient knows its residual
+`r = g + a (v - z)`, so a solve that starts from the last `z`, whatever its `a` and `v`, applies `H` to no
+picture before its first step. Taking `H^T` of the small `y - H z`, and not the difference of two large
+pictures, also spares the digits that float32 has not got at weak noise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from pnpladmm.tensors import dot, squared_norm
+from pnpladmm.operators import LinearOperator
+
+Map: TypeAlias = Callable[[Tensor], Tensor]
+
+TINY = torch.finfo(torch.float64).tiny
 
 
 def conjugate_gradient(
-    apply: Callable[[Tensor], Tensor], b: Tensor, x: Tensor, iterations: int, tolerance: float
+    apply: Map, b: Tensor, x: Tensor, iterations: int, tolerance: float, precondition: Map | None = None
 ) -> Tensor:
     """Solve `A x = b` from `x`, `A` symmetric positive definite, until `||b - A x|| <= tolerance ||b||`.
 
-    A picture that is done stays as it is, so that its result does not depend on its neighbours.
+    `precondition` is `r -> M^-1 r`, symmetric positive definite, near `A^-1`; the stop is then at
+    `||M^-1 (b - A x)|| <= tolerance ||M^-1 b||`, about the relative error of `x`. A picture that is done stays as
+    it is, so that its result does not depend on its neighbours. Nothing that is given is modified.
     """
-    r = b - apply(x)
-    p = r
-    rr = squared_norm(r)
-    goal = tolerance**2 * squared_norm(b)
+    size = squared(b if precondition is None else precondition(b))
+    return descend(apply, x, b - apply(x), tolerance**2 * size, iterations, precondition)[0]
+
+
+def descend(
+    apply: Map, x: Tensor, r: Tensor, goal: Tensor, iterations: int, precondition: Map | None = None
+) -> tuple[Tensor, Tensor]:
+    """`x` and its residual after at most `iterations` steps from `x`, whose residual is `r = b - A x`.
+
+    A picture stops at `||M^-1 r||^2 <= goal`, (B,).
+    """
+    p = rz = None
     for _ in range(iterations):
-        running = rr > goal
+        z = r if precondition is None else precondition(r)
+        running = squared(z) > goal
         if not x.is_cuda and not bool(running.any()):  # on a GPU asking would cost a wait
             break
+        rz_new = dot(r, z)
+        p = z if p is None or rz is None else torch.addcmul(z, _column(rz_new / rz.clamp_min(TINY), p), p)
+        rz = rz_new
         Ap = apply(p)
-        alpha = torch.where(running, rr / dot(p, Ap).clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-        x = x + _column(alpha, x) * p
-        r = r - _column(alpha, x) * Ap
-        rr_new = squared_norm(r)
-        p = r + _column(torch.where(running, rr_new / rr.clamp_min(torch.finfo(torch.float64).tiny), 0.0), x) * p
-        rr = rr_new
-    return x
+        alpha = _column(torch.where(running, rz / dot(p, Ap).clamp_min(TINY), 0.0), x)
+        x = torch.addcmul(x, alpha, p)
+        r = torch.addcmul(r, alpha, Ap, value=-1)
+    return x, r
+
+
+@dataclass(frozen=True)
+class DataStep:
+    """`argmin_z h(Hz) + a/2 ||z - v||^2` for quadratic `h` of precision `p`: `(H^T p H + a) z = H^T p y + a v`."""
+
+    operator: LinearOperator
+    precision: Tensor
+    observed: Tensor
+    iterations: int
+    tolerance: float
+
+    def gradient(self, z: Tensor) -> Tensor:
+        """`g = H^T p (y - H z)`: the direction in which the data fit improves."""
+        H = self.operator
+        return H.adjoint(self.precision * (self.observed - H.forward(z)))
+
+    def solve(self, a: Tensor, v: Tensor, z: Tensor, g: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The new `z` and its `g`, from `z` and its `g` (found here where it is not given).
+
+        `a` is () or (B, 1, 1, 1). Stops where `z` is off by about `tolerance ||v||`.
+        """
+        H, p = self.operator, self.precision
+        g = self.gradient(z) if g is None else g
+        precondition = H.preconditioner(p, a)
+        # Without a preconditioner the error is known to be at most ||r|| / a.
+        goal = self.tolerance**2 * squared(v if precondition is not None else a * v)
+        r = torch.addcmul(g, a, v - z)
+        z, r = descend(
+            lambda q: torch.addcmul(H.adjoint(p * H.forward(q)), a, q), z, r, goal, self.iterations, precondition
+        )
+        return z, torch.addcmul(r, a, v - z, value=-1)
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Inner product of each picture, (B,): products in the pictures' dtype, added up in float64 on the fly."""
+    return (a * b).flatten(1).sum(1, dtype=torch.float64)
+
+
+def squared(a: Tensor) -> Tensor:
+    """`||a||^2` of each picture, (B,)."""
+    return dot(a, a)
 
 
 def _column(value: Tensor, like: Tensor) -> Tensor:

@@ -1,0 +1,160 @@
+"""What makes the path fast must not change where it leads: preconditioners, data steps, compression, recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import pnpladmm as pl
+from conftest import picture, positive_blur, small_problem
+from pnpladmm.denoisers import SoftThreshold
+from pnpladmm.solvers.conjugate_gradient import DataStep, conjugate_gradient
+from pnpladmm.tensors import per_picture
+
+DOUBLE = torch.float64
+
+
+def matrix_of(apply: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Tensor:
+    """The matrix of a map from pictures of `shape` to pictures of that shape."""
+    basis = torch.eye(int(torch.tensor(shape).prod()), dtype=DOUBLE)
+    return torch.stack([apply(column.reshape(shape)).flatten() for column in basis], 1)
+
+
+def segment_blur(
+    size: tuple[int, int] = (32, 30), boundary: str = "circular", order: str = "convolve-then-weight"
+) -> pl.SpatiallyVaryingBlur:
+    """Three segments with kernels of different widths."""
+    grow = 6 if (boundary, order) == ("unknown", "weight-then-convolve") else 0
+    columns = torch.arange(size[1] + grow) * 3 // (size[1] + grow)
+    weights = torch.stack([(columns == i).to(DOUBLE).expand(size[0] + grow, -1) for i in range(3)])
+    kernels = torch.stack([pl.blur.gaussian((s, 0.6 * s), 30, size=7) for s in (0.5, 1.0, 2.0)])
+    return pl.SpatiallyVaryingBlur(kernels, weights, boundary, order)
+
+
+OPERATORS: dict[str, Callable[[], pl.LinearOperator]] = {
+    **{
+        f"{boundary}, {order}": lambda boundary=boundary, order=order: segment_blur((14, 15), boundary, order)
+        for boundary in ("circular", "replicate", "reflect", "zero", "unknown")
+        for order in ("convolve-then-weight", "weight-then-convolve")
+    },
+    "signed": lambda: pl.SpatiallyVaryingBlur(
+        torch.randn(3, 4, 5, dtype=DOUBLE), torch.randn(3, 13, 11, dtype=DOUBLE), "reflect"
+    ),
+    "kernel as large as the picture": lambda: positive_blur((9, 9), k=9),
+    "weights with a hole": lambda: pl.SpatiallyVaryingBlur(
+        torch.rand(2, 3, 3), torch.rand(2, 12, 12) * (torch.arange(12) > 5)
+    ),
+    "many kernels": lambda: positive_blur((16, 15), count=20, k=3),
+    "super-resolution": lambda: pl.Decimation(2) @ positive_blur((16, 12)),
+    "inpainting after blur": lambda: pl.Mask(torch.rand(14, 15) > 0.5) @ positive_blur((14, 15)),
+    "mask": lambda: pl.Mask(torch.rand(3, 12, 11) > 0.5),
+    "compressed sensing": lambda: pl.SubsampledTransform((12, 12), 0.5),
+}
+
+
+@pytest.mark.parametrize("map_of_precision", [False, True])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_preconditioners_are_symmetric_positive_definite(name: str, map_of_precision: bool) -> None:
+    operator = OPERATORS[name]()
+    domain = operator.domain
+    assert domain is not None
+    precision = torch.tensor(50.0, dtype=DOUBLE)
+    if map_of_precision:
+        precision = 50 * torch.rand(operator.output_shape(domain)[2:], dtype=DOUBLE).clamp_min(0.2) - 10
+    precondition = operator.preconditioner(precision, torch.tensor(0.7, dtype=DOUBLE))
+    if precondition is None:
+        assert name == "compressed sensing"
+        return
+    inverse = matrix_of(precondition, domain)
+    torch.testing.assert_close(inverse, inverse.mT, rtol=0, atol=1e-14 * float(inverse.abs().max()))
+    assert float(torch.linalg.eigvalsh(inverse)[0]) > 0
+
+
+@pytest.mark.parametrize("name", ["uniform", "mask", "compressed sensing"])
+def test_where_the_inverse_is_known_it_is_found_in_one_step(name: str) -> None:
+    if name == "uniform":
+        operator: pl.LinearOperator = pl.SpatiallyVaryingBlur(torch.rand(1, 5, 4), torch.ones(1, 12, 10))
+    else:
+        operator = OPERATORS[name]()
+    x = torch.randn(2, 3, *operator.domain[2:], dtype=DOUBLE)  # type: ignore[index]
+    p, a = torch.tensor(30.0, dtype=DOUBLE), torch.tensor([0.4, 2.0], dtype=DOUBLE).reshape(2, 1, 1, 1)
+    precondition = operator.preconditioner(p, a)
+    assert precondition is not None
+    torch.testing.assert_close(precondition(operator.adjoint(p * operator.forward(x)) + a * x), x)
+
+
+def test_a_preconditioner_serves_each_picture_and_channel_with_its_own() -> None:
+    kernels = torch.rand(2, 3, 2, 4, 5, dtype=DOUBLE)
+    weights = torch.rand(2, 3, 12, 10, dtype=DOUBLE)
+    both = pl.SpatiallyVaryingBlur(kernels, weights, "replicate")
+    precision = 40 * torch.rand(2, 2, 12, 10, dtype=DOUBLE)
+    a = torch.tensor([0.5, 3.0], dtype=DOUBLE).reshape(2, 1, 1, 1)
+    r = torch.randn(2, 2, 12, 10, dtype=DOUBLE)
+    together = both.preconditioner(precision, a)(r)
+    for b in range(2):
+        for c in range(2):
+            alone = pl.SpatiallyVaryingBlur(kernels[b, :, c], weights[b], "replicate")
+            expected = alone.preconditioner(precision[b, c], a[b])(r[b : b + 1, c : c + 1])
+            torch.testing.assert_close(together[b : b + 1, c : c + 1], expected)
+
+
+def test_preconditioned_steps_are_worth_twice_the_plain_ones() -> None:
+    operator = segment_blur((96, 90))
+    sharp = picture(96)[..., :90]
+    p, a = torch.tensor(650.0, dtype=DOUBLE), torch.tensor(12.0, dtype=DOUBLE)
+    b = operator.adjoint(p * operator.forward(sharp)) + a * sharp
+
+    def apply(q: Tensor) -> Tensor:
+        return operator.adjoint(p * operator.forward(q)) + a * q
+
+    precondition = operator.preconditioner(p, a)
+    start = operator.forward(sharp)
+    plain, quick = (
+        (conjugate_gradient(apply, b, start, n, 0, m) - sharp).norm() for n, m in ((10, None), (5, precondition))
+    )
+    assert quick < plain
+    torch.testing.assert_close(conjugate_gradient(apply, b, start, 200, 1e-14, precondition), sharp)
+
+
+def test_conjugate_gradient_leaves_its_input_alone_and_stops_each_picture_by_itself() -> None:
+    operator = positive_blur((20, 18))
+    p, a = torch.tensor(100.0, dtype=DOUBLE), torch.tensor([5.0, 50.0], dtype=DOUBLE).reshape(2, 1, 1, 1)
+
+    def solve(b: Tensor, x: Tensor, a: Tensor) -> Tensor:
+        def apply(q: Tensor) -> Tensor:
+            return operator.adjoint(p * operator.forward(q)) + a * q
+
+        return conjugate_gradient(apply, b, x, 60, 1e-3, operator.preconditioner(p, a))
+
+    b, x = torch.randn(2, 2, 1, 20, 18, dtype=DOUBLE)
+    kept = b.clone(), x.clone()
+    together = solve(b, x, a)
+    assert torch.equal(b, kept[0])
+    assert torch.equal(x, kept[1])
+    for i in range(2):
+        alone = solve(b[i : i + 1], x[i : i + 1], a[i])
+        torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-9, atol=1e-9)
+    assert torch.equal(solve(torch.zeros_like(b), torch.zeros_like(b), a), torch.zeros_like(b))
+
+
+def test_a_data_step_solves_its_system_and_knows_its_gradient() -> None:
+    problem, _ = small_problem()
+    H, y = problem.operator, problem.observed
+    p = problem.precision_for("test")
+    step = DataStep(H, p, y, 500, 1e-13)
+    z, g = y, None
+    for mu in (3.0, 20.0, 90.0):  # each solve goes on from the last one's z and g
+        a, v = per_picture(mu, y), torch.rand_like(y)
+        z, g = step.solve(a, v, z, g)
+        torch.testing.assert_close(H.adjoint(p * H.forward(z)) + a * z, H.adjoint(p * y) + a * v, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(g, step.gradient(z), rtol=0, atol=1e-9 * float(p))
+
+
+def test_admm_has_the_same_limit_whatever_the_inner_solve_costs() -> None:
+    problem, _ = small_problem()
+    methods = [pl.ADMM(SoftThreshold(), 0.03, rho=1000.0, cg_iterations=n) for n in (2, 40)]
+    images = [pl.solve(problem, method, 400, 1e-9).image for method in methods]
+    torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-5)
