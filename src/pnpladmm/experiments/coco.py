@@ -26,10 +26,11 @@ OFFICIAL = {"tune": "train2017", "test": "val2017"}
 MOST_PIXELS = 1 << 26
 
 
-def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str]]:
-    """The scenes of a split in the order of their ids, and pictures left out already, by reason."""
+def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str], Counter[str]]:
+    """The scenes of a split in the order of their ids; pictures and masks left out already, by reason."""
     content = _json(folder, split)
     skipped: Counter[str] = Counter()
+    ignored: Counter[str] = Counter()
     images: dict[int, dict[str, Any]] = {}
     for image in content["images"]:
         if not _is_picture(image):
@@ -38,25 +39,38 @@ def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str]
             skipped["id given twice"] += 1
         else:
             images[image["id"]] = image
-    things: dict[int, list[Any]] = {id: [] for id in images}
+    things: dict[int, list[dict[str, Any]]] = {number: [] for number in images}
     for annotation in content["annotations"]:
-        if isinstance(annotation, dict) and _whole(annotation.get("image_id")):
-            things.get(annotation["image_id"], []).append(annotation)
-    licences = {
-        entry.get("id"): str(entry.get("name", ""))
-        for entry in content.get("licenses") or []
-        if isinstance(entry, dict) and isinstance(entry.get("id"), int)
-    }
+        place = annotation.get("image_id") if isinstance(annotation, dict) else None
+        if _whole(place) and place in things:
+            things[place].append(annotation)
+        else:
+            ignored["annotation without picture"] += 1
     pictures = next((p for p in (folder / "images", folder / split, folder / OFFICIAL[split]) if p.is_dir()), folder)
+    licences = _licences(content)
+    stems = Counter(PurePosixPath(image["file_name"]).stem for image in images.values())
     scenes = []
-    for id in sorted(images):
-        image = images[id]
-        origin = image.get("flickr_url") or image.get("coco_url") or ""
-        licence = image.get("license")
-        credit = ", ".join(filter(None, (licences.get(licence) if isinstance(licence, int) else "", str(origin))))
-        read = partial(_read, pictures, image, tuple(things[id]))
-        scenes.append(Scene(f"coco/{id}", PurePosixPath(image["file_name"]).stem, read, credit))
-    return tuple(scenes), skipped
+    for number in sorted(images):
+        image = images[number]
+        stem = PurePosixPath(image["file_name"]).stem
+        name = stem if stems[stem] == 1 else f"{stem}-{number}"
+        read = partial(_read, pictures, image, tuple(things[number]))
+        scenes.append(Scene(f"coco/{number}", name, read, _credit(image, licences)))
+    return tuple(scenes), skipped, ignored
+
+
+def _licences(content: dict[str, Any]) -> dict[int, str]:
+    found = content.get("licenses")
+    entries = [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
+    return {e["id"]: str(e.get("name", "")) for e in entries if _whole(e.get("id"))}
+
+
+def _credit(image: dict[str, Any], licences: dict[int, str]) -> str:
+    """Licence and address of a picture: what has to stand beside it where it is shown."""
+    licence = image.get("license")
+    name = licences.get(licence, "") if isinstance(licence, int) else ""
+    origin = image.get("flickr_url") or image.get("coco_url")
+    return ", ".join(part for part in (name, origin) if isinstance(part, str) and part)
 
 
 def _json(folder: Path, split: str) -> dict[str, Any]:
@@ -112,7 +126,7 @@ def read_pixels(path: Path) -> tuple[Array, str]:
 
     try:
         data = path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         raise Unusable("picture missing") from None
     try:
         with Image.open(io.BytesIO(data)) as picture:
@@ -129,7 +143,7 @@ def read_pixels(path: Path) -> tuple[Array, str]:
 def _mask(annotation: dict[str, Any], height: int, width: int) -> Array:
     """The mask of an annotation (H, W), or `Unusable` with what is wrong with it."""
     if annotation.get("iscrowd"):
-        raise Unusable("crowd, not one thing")
+        raise Unusable("crowd")
     segmentation = annotation.get("segmentation")
     coded = _run_lengths(segmentation, height, width) if isinstance(segmentation, dict) else segmentation
     if isinstance(segmentation, list):

@@ -32,6 +32,7 @@ from pnpladmm.experiments.kernels import Kernels, load_kernels
 from pnpladmm.experiments.samples import (
     SPLITS,
     TASKS,
+    VERSION,
     Dataset,
     Sample,
     SampleRecipe,
@@ -91,9 +92,8 @@ def load_dataset(
     Pictures and masks that cannot be used are counted by reason; only when nothing is left is it an error.
     """
     _check(split, sigma, task, count, size)
-    source, scenes, skipped = _scenes(split, folder)
+    source, scenes, skipped, ignored = _scenes(split, folder)
     bank = load_kernels(kernels)
-    ignored: Counter[str] = Counter()
     samples: list[Sample] = []
     for scene in scenes:
         if count is not None and len(samples) == count:
@@ -121,9 +121,7 @@ def load_dataset(
             skipped[str(reason)] += 1
     dataset = Dataset(tuple(samples), dict(skipped), dict(ignored))
     if not samples:
-        raise InputError(
-            f"{folder or 'the shared COCO folder'}, split {split}: nothing can be used ({dataset.summary()})"
-        )
+        raise InputError(f"{folder or source}, split {split}: nothing can be used ({dataset.summary()})")
     return dataset
 
 
@@ -133,11 +131,15 @@ def regenerate(recipe: SampleRecipe, folder: str | Path | None = None) -> Sample
     Refused if the picture, the kernels or this program are not those it was made with.
     """
     _check(recipe.split, recipe.sigma, recipe.task, None, recipe.size)
+    if recipe.version != VERSION:
+        raise InputError(f"{recipe.key}: a recipe of version {recipe.version}, this program makes version {VERSION}")
     given = folder or recipe.folder or ("embedded" if recipe.source == "embedded" else None)
-    source, scenes, _ = _scenes(recipe.split, given)
+    source, scenes, *_ = _scenes(recipe.split, given)
     scene = next((s for s in scenes if s.key == recipe.key), None)
     if scene is None or source != recipe.source:
-        raise InputError(f"{recipe.key} of split {recipe.split}: not among the pictures of {given or 'any folder'}")
+        raise InputError(
+            f"{recipe.key} of split {recipe.split}: not in {given or source}: give the folder it came from"
+        )
     bank = load_kernels(recipe.kernels)
     try:
         sample = _make(scene, bank, dataclasses.replace(recipe, kernels_sha256=bank.digest), Counter())
@@ -163,11 +165,11 @@ def _check(split: str, sigma: float, task: str, count: int | None, size: int) ->
         raise InputError(f"size = {size}: give at least {SMALLEST_SIZE}, kernels must fit")
 
 
-def _scenes(split: str, folder: str | Path | None) -> tuple[Source, tuple[Scene, ...], Counter[str]]:
-    """Where the pictures come from, the pictures, and those left out already."""
+def _scenes(split: str, folder: str | Path | None) -> tuple[Source, tuple[Scene, ...], Counter[str], Counter[str]]:
+    """Where the pictures come from, the pictures; pictures and masks left out already."""
     path = shared_folder("coco") if folder is None else Path(folder)
     if path is None or str(folder) == "embedded":
-        return "embedded", embedded_scenes(split), Counter()
+        return "embedded", embedded_scenes(split), Counter(), Counter()
     return "coco", *read_coco(path, split)
 
 

@@ -98,7 +98,9 @@ def load_kernels(name: str) -> Kernels:
         path = folder / LEVIN
     if not path.exists():
         raise InputError(f"kernels {name!r}: give paper, levin, or an existing file or folder of kernels")
-    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():  # whatever else lies in it: notes, licences
+        files = [p for p in sorted(path.iterdir()) if p.is_file() and p.stat().st_size and sniff(p) != "text"]
     found = [kernel for file in files for kernel in _read(file)]
     if not found:
         raise InputError(f"{path}: holds no kernels")

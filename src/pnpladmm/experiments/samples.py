@@ -22,6 +22,8 @@ TASKS: tuple[str, ...] = get_args(Task)
 Split: TypeAlias = Literal["tune", "test"]
 Source: TypeAlias = Literal["coco", "embedded"]
 SPLITS: tuple[str, ...] = get_args(Split)
+VERSION = 1
+"""Of the generator: to be raised when the same recipe comes to give another sample."""
 
 
 def factor_of(task: str) -> int:
@@ -52,8 +54,7 @@ class SampleRecipe:
     masks: tuple[str, ...]
     """The things whose masks are used: COCO's annotation ids, or segments."""
     credit: str
-    version: int = 1
-    """Of the generator: raised when the same recipe gives another sample."""
+    version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON takes it."""

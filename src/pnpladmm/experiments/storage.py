@@ -7,7 +7,6 @@ NPZ: `sharp` (H, W, 3) uint8; `observed` (3, h, w) int16, in steps of 1/8192; `r
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from pathlib import Path
@@ -75,26 +74,23 @@ def _save(sample: Sample, path: Path) -> dict[str, str]:
     }
     if sample.mask is not None:
         arrays["recorded"] = np.packbits(sample.mask.numpy() > 0)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # numpy's annotation of its keywords
-    data = buffer.getvalue()
     target, beside = path.with_suffix(".npz"), path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.write_bytes(data)
+        with beside.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # numpy's annotation of its keywords
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
-    recipe = {"name": sample.name, "recipe": sample.recipe.to_dict()}
-    write_text(path.with_suffix(".json"), json.dumps(recipe, indent=1) + "\n")
-    return {"file": path.name, "sha256": hashlib.sha256(data).hexdigest()}
+    about = json.dumps({"name": sample.name, "recipe": sample.recipe.to_dict()}, indent=1) + "\n"
+    write_text(path.with_suffix(".json"), about)
+    return {"file": path.name, "sha256": _digest(path)}
 
 
 def _read(folder: Path, entry: dict[str, str]) -> Sample:
     path = folder / Path(entry["file"]).name
-    data = path.with_suffix(".npz")
-    if not data.is_file() or hashlib.sha256(data.read_bytes()).hexdigest() != entry["sha256"]:
-        raise InputError(f"{data}: missing, or not the file that was written")
-    about, arrays = _json(path.with_suffix(".json")), read_archive(data)
+    if _digest(path) != entry["sha256"]:
+        raise InputError(f"{path}: its .npz or .json is missing, or not what was written")
+    about, arrays = _json(path.with_suffix(".json")), read_archive(path.with_suffix(".npz"))
     recipe = SampleRecipe.from_dict(about["recipe"])
     sharp = torch.from_numpy(arrays["sharp"]).permute(2, 0, 1)[None].float() / 255
     side = tuple(sharp.shape[2:])
@@ -113,6 +109,14 @@ def _read(folder: Path, entry: dict[str, str]) -> Sample:
         torch.from_numpy(regions),
         mask,
     )
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a sample's two files; empty if one cannot be read."""
+    try:
+        return hashlib.sha256(b"".join(path.with_suffix(s).read_bytes() for s in (".npz", ".json"))).hexdigest()
+    except OSError:
+        return ""
 
 
 def _unpacked(bits: Array, side: tuple[int, ...]) -> Array:
