@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         options = Options(_device(given.device), given.quick, given.denoiser, given.data)
+        _make_folder(given.out)
         crowd = busy()
         for name in BENCHMARKS if given.benchmark == "all" else (given.benchmark,):
             report: Report = import_module(f"pnpladmm.bench.{name}").run(options)
@@ -42,6 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pnpladmm: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _make_folder(folder: Path) -> None:
+    """Before anything is measured: minutes of work must find a place to be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {folder}: {error.strerror or error}") from None
 
 
 def _device(text: str) -> torch.device:

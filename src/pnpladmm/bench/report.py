@@ -67,7 +67,6 @@ class Report:
 
     def write(self, folder: Path, options: Options) -> Path:
         """`folder/NAME-DEVICE[-quick].json`."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}-{options.device.type}{'-quick' if options.quick else ''}.json"
         text = json.dumps(self.as_json(options), indent=1, allow_nan=False)
         path.write_text(text + "\n", encoding="utf-8")
