@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pnpladmm.experiments.commands import app as experiments
 from pnpladmm.tensors import InputError
 
 DENOISERS = "light, drunet, tv, soft, hard, tikhonov, identity, or a file of weights"
@@ -248,6 +249,9 @@ def bench(context: typer.Context) -> None:
     from pnpladmm.bench.__main__ import main as run
 
     raise typer.Exit(run(context.args))
+
+
+app.add_typer(experiments, name="experiment")
 
 
 @contextmanager

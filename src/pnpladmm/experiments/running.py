@@ -1,0 +1,318 @@
+"""What the experiments share: the options, the pictures in batches, a timed run, units of work that resume."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
+from pnpladmm.denoisers.pretrained import SHIPPED, WEIGHTS_FOLDER
+from pnpladmm.experiments.dataset import Sample, load_dataset, stack
+from pnpladmm.experiments.progress import Progress
+from pnpladmm.experiments.protocol import Compared, settings_of
+from pnpladmm.experiments.samples import Split, Task
+from pnpladmm.experiments.store import Store, digest, file_digest
+from pnpladmm.pictures.samples import fill_blank
+from pnpladmm.recipes import check_device
+from pnpladmm.settings import Row, Table, read_settings, shipped_settings
+from pnpladmm.solvers import Method, Problem, Result, Status, solve
+from pnpladmm.solvers.loop import Callback
+from pnpladmm.tensors import InputError
+
+NOISE = (1.0, 10.0, 20.0, 40.0)
+"""The paper's noise levels, of 255."""
+SIZE = 256
+QUICK_SIZE = 96
+QUICK_COUNT = 2
+GPU_BATCH = 60
+CPU_BATCH = 4
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every experiment is told, and what follows from it."""
+
+    out: Path
+    denoiser_name: str | None = None
+    """None: drunet where its weights are there, else light."""
+    noise: tuple[float, ...] = NOISE
+    data: str | None = None
+    """A COCO folder, `embedded`, or None for what there is."""
+    count: int | None = None
+    device: str | None = None
+    """None: the GPU where there is one."""
+    seed: int = 0
+    quick: bool = False
+    settings_file: Path | None = None
+    batch: int | None = None
+    kernels: str = "paper"
+    reuse: bool = False
+    """Use stored results that other versions of the code made."""
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run before anything is."""
+        for noise in self.noise:
+            if not 0 < noise <= 255:
+                raise InputError(f"noise {noise:g}: give levels above 0, on the 0-255 scale")
+        if not self.noise:
+            raise InputError("no noise level: give one or more, such as 1,10,20,40")
+        for name, number in (("count", self.count), ("batch", self.batch)):
+            if number is not None and number < 1:
+                raise InputError(f"{name} = {number}: give at least 1")
+        check_device(self.device)
+        check_denoiser(self.chosen_denoiser)
+        _ = self.settings
+
+    @cached_property
+    def where(self) -> torch.device:
+        """The device it runs on."""
+        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def machine(self) -> str:
+        """The device's name: numbers are the same on one machine, not on all."""
+        on_gpu = self.where.type == "cuda"
+        name = torch.cuda.get_device_name(self.where) if on_gpu else self.where.type
+        return f"{name}, torch {torch.__version__}"
+
+    @property
+    def chosen_denoiser(self) -> str:
+        """The denoiser's name or file."""
+        if self.denoiser_name:
+            return self.denoiser_name
+        return "drunet" if (WEIGHTS_FOLDER / SHIPPED["drunet"][3]).is_file() else "light"
+
+    @cached_property
+    def denoiser(self) -> Denoiser:
+        """Loaded once, onto the device."""
+        return load_denoiser(self.chosen_denoiser, str(self.where))
+
+    @cached_property
+    def denoiser_digest(self) -> str:
+        """Of the weights, or of a classical prior's parameters."""
+        name = self.chosen_denoiser
+        path = WEIGHTS_FOLDER / SHIPPED[name][3] if name in SHIPPED else Path(name)
+        return file_digest(path) if path.is_file() else repr(self.denoiser)
+
+    @cached_property
+    def settings(self) -> Table:
+        """The table given, or the shipped one."""
+        return shipped_settings() if self.settings_file is None else read_settings(self.settings_file)
+
+    @cached_property
+    def store(self) -> Store:
+        """Where units of work are kept."""
+        return Store(self.out / "units", self.reuse)
+
+    @property
+    def size(self) -> int:
+        """Side of a crop."""
+        return QUICK_SIZE if self.quick else SIZE
+
+    def row(self, method: Compared, noise: float, task: Task = "deblur") -> Row:
+        """A method's settings."""
+        return settings_of(self.settings, self.denoiser, method, noise, task)
+
+    def tuned_for(self, methods: Sequence[Compared], task: Task) -> str:
+        """The task that the settings in use were tuned for."""
+        rows = self.settings.get(str(getattr(self.denoiser, "name", "")), {})
+        return task if all(f"{method.name}:{task}" in rows for method in methods) else "deblur"
+
+    def samples(
+        self, split: Split, noise: float, task: Task = "deblur", count: int | None = None
+    ) -> tuple[Sample, ...]:
+        """Degraded pictures of a split; `count` unless the user gave one."""
+        folder = self.data or ("embedded" if self.quick else None)
+        most = self.count or (QUICK_COUNT if self.quick else count)
+        sigma = noise / 255
+        return load_dataset(split, sigma, task, most, folder, self.seed, self.kernels, self.size).samples
+
+    def batches(self, samples: Sequence[Sample], repeat: int = 1) -> list[Batch]:
+        """The pictures in batches that suit the device; each picture stands `repeat` times in a row."""
+        most = self.batch or (GPU_BATCH if self.where.type == "cuda" else CPU_BATCH)
+        each = max(1, most // repeat)
+        parts = [samples[i : i + each] for i in range(0, len(samples), each)]
+        return [Batch(tuple(s for s in part for _ in range(repeat)), self.where) for part in parts]
+
+    def described(self, count: int) -> dict[str, Any]:
+        """What a report says of how it was made."""
+        return {
+            "denoiser": str(getattr(self.denoiser, "name", self.chosen_denoiser)),
+            "denoiser_digest": self.denoiser_digest,
+            "noise": list(self.noise),
+            "count": count,
+            "size": self.size,
+            "data": self.data or ("embedded" if self.quick else "COCO beside the checkout, else embedded"),
+            "seed": self.seed,
+            "quick": self.quick,
+            "settings": "shipped" if self.settings_file is None else self.settings_file.name,
+            "machine": self.machine,
+        }
+
+    def unit_key(self, experiment: str, batch: Batch, **what: Any) -> dict[str, Any]:
+        """All that decides a unit's numbers, but for the code."""
+        return {
+            "experiment": experiment,
+            **what,
+            "pictures": batch.names,
+            "data": batch.digest,
+            "quick": self.quick,
+            "denoiser": self.denoiser_digest,
+            "machine": self.machine,
+        }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures that are solved together; made into a problem only when one is asked for."""
+
+    samples: tuple[Sample, ...]
+    device: torch.device
+
+    @property
+    def names(self) -> list[str]:
+        """One a picture."""
+        return [sample.name for sample in self.samples]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the recipes, which make the samples again bit for bit."""
+        recipes = [sample.recipe.to_dict() for sample in self.samples]
+        return digest([{name: value for name, value in r.items() if name != "folder"} for r in recipes])
+
+    @cached_property
+    def _stacked(self) -> tuple[Problem, Tensor]:
+        return stack(self.samples, self.device)
+
+    @property
+    def problem(self) -> Problem:
+        """On the device; its norm bound is found once for all methods."""
+        return self._stacked[0]
+
+    @property
+    def sharp(self) -> Tensor:
+        """What is to be found, on the device."""
+        return self._stacked[1]
+
+    @cached_property
+    def start(self) -> Tensor:
+        """Where every method starts: the observation, enlarged or with its gaps filled where it needs to be."""
+        masks = [sample.mask for sample in self.samples if sample.mask is not None]
+        if not masks:
+            return self.problem.default_start()
+        observed = self.problem.observed
+        blank = (torch.cat(masks) == 0).expand(observed.shape).numpy()
+        return torch.from_numpy(fill_blank(observed.cpu().numpy(), blank)).to(observed)
+
+
+def run(
+    batch: Batch,
+    method: Method,
+    iterations: int,
+    callback: Callback | None = None,
+    record: bool = False,
+    may_stop: bool = False,
+) -> Result:
+    """`solve` to the last iteration. Ctrl-C is passed on: half a run must never be taken for a whole one."""
+    options: Any = {"record": record} if "record" in inspect.signature(solve).parameters else {}
+    result = solve(batch.problem, method, iterations, tolerance=0.0, start=batch.start, callback=callback, **options)
+    if not may_stop and Status.STOPPED in result.statuses:
+        raise KeyboardInterrupt
+    return result
+
+
+@dataclass
+class Clock:
+    """Wall time of a run on its device, the time spent in `pause` left out."""
+
+    device: torch.device
+    began: float = 0.0
+    paused: float = field(default=0.0)
+
+    def start(self) -> None:
+        """From now on."""
+        self.wait()
+        self.began, self.paused = time.perf_counter(), 0.0
+
+    def read(self) -> float:
+        """Seconds since the start, all work on the device done."""
+        self.wait()
+        return time.perf_counter() - self.began - self.paused
+
+    def pause(self, work: Callable[[], None]) -> None:
+        """Do something that does not count."""
+        self.wait()
+        before = time.perf_counter()
+        work()
+        self.wait()
+        self.paused += time.perf_counter() - before
+
+    def wait(self) -> None:
+        """Until the device has done all it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def warm_up(batch: Batch, method: Method, iterations: int) -> None:
+    """Kernels chosen, transforms planned and cached before the clock starts: that is done once, not per picture."""
+    operator = batch.problem.operator
+    operator.adjoint(operator.forward(batch.start))
+    if batch.start.is_cuda:
+        run(batch, method, min(2, iterations))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work whose result is kept: its key, what it costs, and how it is done."""
+
+    key: Mapping[str, Any]
+    cost: float
+    """Denoiser calls times pictures, about."""
+    label: str
+    compute: Callable[[Callable[[float], None]], dict[str, Any]]
+    """Gets a function that is told how much of the cost is done."""
+
+
+def run_units(setup: Setup, name: str, units: Iterable[Unit]) -> Iterator[tuple[Unit, dict[str, Any]]]:
+    """The units' results in order, those of an earlier run from the store."""
+    listed = list(units)
+    stored = [setup.store.get(unit.key) for unit in listed]
+    todo = sum(unit.cost for unit, found in zip(listed, stored, strict=True) if found is None)
+    kept = sum(found is not None for found in stored)
+    with Progress(name, todo, setup.quiet) as progress:
+        if kept and not setup.quiet:
+            progress.say(f"{kept} of {len(listed)} parts from an earlier run")
+        if setup.store.stale and not setup.quiet:
+            progress.say(f"{setup.store.stale} parts were made by another version of the code and are done again")
+            setup.store.stale = 0
+        for unit, found in zip(listed, stored, strict=True):
+            if found is None:
+                shown = _Shown(progress, unit)
+                found = setup.store.put(unit.key, unit.compute(shown.told))
+                shown.finish()
+            yield unit, found
+
+
+class _Shown:
+    """A unit's part of the bar: never more than its cost, all of it at its end."""
+
+    def __init__(self, progress: Progress, unit: Unit) -> None:
+        self.progress, self.unit, self.done = progress, unit, 0.0
+        progress.advance(0.0, unit.label)
+
+    def told(self, work: float) -> None:
+        work = min(work, self.unit.cost - self.done)
+        self.done += work
+        self.progress.advance(work, self.unit.label)
+
+    def finish(self) -> None:
+        self.progress.advance(self.unit.cost - self.done, self.unit.label)
