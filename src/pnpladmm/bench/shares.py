@@ -91,7 +91,7 @@ def run(options: Options) -> Report:
 def _compiled(options: Options) -> Denoiser | None:
     """The network compiled anew, where that is worth while; None elsewhere."""
     chosen = choose_denoiser(options)
-    if options.device.type != "cuda" or not (chosen in SHIPPED or chosen.endswith(SUFFIXES)):
+    if options.quick or options.device.type != "cuda" or not (chosen in SHIPPED or chosen.endswith(SUFFIXES)):
         return None
     torch.compiler.reset()  # else a second size would be compiled for any size, which is slower
     return load_network(chosen, device=options.device, compile_network=True)
