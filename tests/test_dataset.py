@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import socket
 import sys
 from collections.abc import Callable
@@ -666,6 +667,29 @@ def test_bad_annotations_are_counted_and_the_others_used(coco: Path) -> None:
         rows = slice(sample.recipe.top, sample.recipe.top + SIDE)
         columns = slice(sample.recipe.left, sample.recipe.left + SIDE)
         np.testing.assert_array_equal(sample.regions[0].numpy(), filled[rows, columns] > 0)
+
+
+JUNK = [None, -1, 1.5, 1e300, float("nan"), "", "0.jpg", [], [1], {}, {"id": 1}, True, [[1] * 6], [[1e9] * 6]]
+JUNK += [10**30, 10**400, {"counts": [1, 2], "size": [HEIGHT, WIDTH]}, 10, [[0, 0, 90, 0, 90, 90]]]
+
+
+def test_junk_anywhere_in_the_json_is_survived(coco: Path) -> None:
+    """Random places of a good file replaced by things that do not belong there."""
+    good, rng, outcomes = write_coco(coco, good_things()), random.Random(0), set()
+    for _ in range(60):
+        content = json.loads(json.dumps(good))
+        for _ in range(rng.randint(1, 6)):
+            place, key = content, rng.choice(list(content))
+            while isinstance(place[key], dict | list) and place[key] and rng.random() < 0.8:
+                place = place[key]
+                key = rng.choice(list(place)) if isinstance(place, dict) else rng.randrange(len(place))
+            place[key] = json.loads(json.dumps(rng.choice(JUNK)))
+        (coco / "instances_test.json").write_text(json.dumps(content))
+        try:
+            outcomes.add(len(load(coco)))
+        except pl.InputError:
+            outcomes.add(0)
+    assert outcomes == {0, 1, 2, 3}
 
 
 def test_cocos_own_folders_are_understood(coco: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 from collections import Counter
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -171,10 +170,7 @@ def _is_polygon(points: Any, height: int, width: int) -> bool:
     if not isinstance(points, list) or len(points) < 6 or len(points) % 2:
         return False
     limits = (width, height) * (len(points) // 2)
-    return all(
-        isinstance(p, int | float) and math.isfinite(p) and -limit <= p <= 2 * limit
-        for p, limit in zip(points, limits, strict=True)
-    )
+    return all(isinstance(p, int | float) and -limit <= p <= 2 * limit for p, limit in zip(points, limits, strict=True))
 
 
 def _run_lengths(segmentation: dict[str, Any], height: int, width: int) -> dict[str, Any]:

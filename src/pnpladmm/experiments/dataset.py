@@ -4,7 +4,11 @@
 
 One sample is made of one picture: a crop of 256x256; the first (at most) 4 masks with more than 400 pixels in it
 and the background; a 33x33 kernel for each, a random camera motion or an anisotropic Gaussian, half and half; weights
-`U_i`, the masks smoothed each by its own kernel and normalised. The border is circular.
+`U_i`, the masks smoothed each by its own kernel and normalised. Masks that overlap share, as in the paper's code; where
+masks cover all there is no background. The border is circular.
+
+The crop is random; if it has not two regions of more than 400 pixels (masks or background), others are tried, and a
+picture of which none has is left out.
 
 What the paper's code does otherwise: it clips the observation to [0, 1], so that the noise is no longer Gaussian; it
 takes crops without a mask and blurs them uniformly; its Gaussians lie up to 1.5 pixels off their centre; its motion

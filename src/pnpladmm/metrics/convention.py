@@ -55,7 +55,7 @@ PAPER_CODE = Convention(border=17, clip=True, pooled=4, ssim_range=None, lpips_s
 
 - A border of 17 pixels is left out; the estimate is clipped to [0, 1], the reference is not. (As `PAPER`.)
 - PSNR: batches of 4 pictures give one squared error, and the table is the mean of those PSNRs: never above the mean of
-  the single ones. On the 60 blurred test crops 22.0 instead of 23.2 dB at noise 1, 15.8 instead of 15.9 at 40.
+  the single ones. On the 60 blurred test crops 22.0 instead of 23.2 dB at noise 1, 15.6 in both at 40.
 - SSIM: no data range is given, so torchmetrics takes the larger of the spans of estimate and reference over the batch:
   1 for nearly every batch of photographs, so nothing changes.
 - LPIPS: the VGG trunk, on pictures in [0, 1] where [-1, 1] is expected: 4 to 9 % too low on blurred test crops.
