@@ -22,13 +22,13 @@ from pnpladmm.tensors import PerPicture
 
 Value = TypeVar("Value")
 
-DENOISER, BLUR = "denoiser", "blur"
+DENOISER, BLUR, PRECONDITIONER = "denoiser", "blur", "preconditioner"
 _RECORD: dict[str, Any] = {"record": False} if "record" in inspect.signature(solve).parameters else {}
 
 
-def run_bare(problem: Problem, method: Method, iterations: int | None = None) -> Result:
+def run_bare(problem: Problem, method: Method, iterations: int | None = None, start: Tensor | None = None) -> Result:
     """A run without history and without a tolerance that could end it early."""
-    return solve(problem, method, iterations, 0.0, **_RECORD)
+    return solve(problem, method, iterations, 0.0, start, **_RECORD)
 
 
 class Spans:
@@ -95,10 +95,17 @@ class WatchedDenoiser:
 
 
 def watched_operator(operator: LinearOperator, spans: Spans) -> LinearOperator:
-    """A copy of the operator that shares its data and caches, with `forward` and `adjoint` watched."""
+    """A copy of the operator that shares its data and caches, with its maps and its preconditioner watched."""
     watched: Any = copy.copy(operator)
     for name in ("forward", "adjoint"):
         setattr(watched, name, spans.wrap(BLUR, getattr(operator, name)))
+
+    def preconditioner(precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+        with spans.span(PRECONDITIONER):
+            made = operator.preconditioner(precision, a)
+        return None if made is None else spans.wrap(PRECONDITIONER, made)
+
+    watched.preconditioner = preconditioner
     return watched
 
 

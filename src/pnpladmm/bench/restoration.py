@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.bench import deepinv_solvers
+from pnpladmm.bench.instruments import run_bare
 from pnpladmm.bench.report import Options, Report, Table
 from pnpladmm.bench.rivals import Missing, first_line
 from pnpladmm.bench.scenes import choose_denoiser, load_samples, noise_of, open_denoiser
@@ -22,7 +23,7 @@ from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.methods import make_method
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.solvers import Annealed, Problem, RichardsonLucy, solve
+from pnpladmm.solvers import Annealed, Problem, RichardsonLucy
 
 REFERENCE = "LADMM, 100 iterations"
 FASTEST = "fast, 8 calls"
@@ -82,7 +83,7 @@ def _contenders(
 
     def ours(name: str, iterations: int, calls: int | None = None) -> Contender:
         method = make_method(name, denoiser, problem, sigmas, calls=calls)
-        return Contender(lambda: solve(problem, method, iterations, 0.0).image, iterations)
+        return Contender(lambda: run_bare(problem, method, iterations).image, iterations)
 
     contenders = {
         FASTEST: ours("fast", 8, 8),
@@ -126,7 +127,7 @@ def _lucy(problem: Problem, sharp: Tensor) -> Contender:
     flat = torch.full(problem.shape, FLAT, dtype=sharp.dtype, device=sharp.device)
 
     def restored(iterations: int) -> Tensor:
-        return solve(problem, RichardsonLucy(), iterations, 0.0, start=flat).image
+        return run_bare(problem, RichardsonLucy(), iterations, flat).image
 
     best = max(LUCY_ITERATIONS, key=lambda n: _quality(restored(n), sharp))
     return Contender(lambda: restored(best), remark=f"flat start; best iteration: {best}")

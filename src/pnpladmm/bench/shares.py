@@ -1,5 +1,5 @@
-"""Where the time of the fast method goes: denoiser, blur and adjoint, the rest; and how near the denoiser comes to
-what the machine can do at all.
+"""Where the time of the fast method goes: denoiser, blur and adjoint, preconditioner, the rest; and how near the
+denoiser comes to what the machine can do at all.
 
 The parts are measured in a run with instruments, the total beside them in runs without.
 """
@@ -14,6 +14,7 @@ import torch
 from pnpladmm.bench.instruments import (
     BLUR,
     DENOISER,
+    PRECONDITIONER,
     matrix_rate,
     operations_per_pixel,
     run_bare,
@@ -28,6 +29,7 @@ from pnpladmm.methods import make_method
 from pnpladmm.solvers import Problem
 
 CALLS = 8
+PARTS = (DENOISER, BLUR, PRECONDITIONER, "rest")
 NOISE = 10 / 255
 
 
@@ -66,7 +68,7 @@ def run(options: Options) -> Report:
         rows.append(_measure(case, problem, denoiser, "eager", operations, rate, options))
         if (compiled := _compiled(options)) is not None:
             rows.append(_measure(case, problem, compiled, "compiled", operations, rate, options))
-    columns = ("pictures", "network", "s in all", "s a picture", "denoiser", "blur", "rest", "outside the denoiser")
+    columns = ("pictures", "network", "s in all", "s a picture", *PARTS, "outside the denoiser")
     table = Table(
         f"Shares of the time, fast with {CALLS} calls of {name} on {options.device.type}: median (best)",
         (*columns, "TFLOP/s", "of the matrix product"),
@@ -83,7 +85,7 @@ def run(options: Options) -> Report:
     per_picture = "unknown" if operations is None else f"{operations * 256**2 / 1e9:.0f} GFLOP for 256x256"
     notes = [
         f"matrix product of {side}^3: {rate / 1e12:.2f} TFLOP/s; one denoiser call: {per_picture}",
-        "blur: H and H^T, those of the conjugate gradient included; shares are of the run with instruments",
+        "blur: H and H^T, all within the conjugate gradient; shares are of the run with instruments",
     ]
     return Report("shares", settings, rows, [table], notes)
 
@@ -118,7 +120,9 @@ def _measure(
     bare = take_turns({"run": lambda: run_bare(problem, method)}, options.device, samples, 2, budget)["run"]
     watched = min((watched_run(problem, method) for _ in range(1 if options.quick else 3)), key=lambda run: run[0])
     total, seconds, calls = watched
-    inside, blur = seconds.get(DENOISER, 0.0), seconds.get(BLUR, 0.0)
+    inside = seconds.get(DENOISER, 0.0)
+    parts = {f"{part}_seconds": seconds.get(part, 0.0) for part in PARTS}
+    parts["rest_seconds"] = max(0.0, total - sum(parts.values()))
     pixels = problem.observed[0, 0].numel() * problem.pictures
     done = None if operations is None else operations * pixels * calls.get(DENOISER, 0) / inside
     return {
@@ -128,9 +132,7 @@ def _measure(
         "network": way,
         "seconds": bare.as_json(),
         "watched_seconds": total,
-        "denoiser_seconds": inside,
-        "blur_seconds": blur,
-        "rest_seconds": max(0.0, total - inside - blur),
+        **parts,
         "outside_share": 1 - inside / total,
         "calls": calls,
         "operations_per_second": done,
@@ -141,7 +143,7 @@ def _measure(
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     seconds, total, done = row["seconds"], row["watched_seconds"], row["operations_per_second"]
     share = row["share_of_matrix_product"]
-    parts = (f"{row[f'{name}_seconds'] / total:.1%}" for name in ("denoiser", "blur", "rest"))
+    parts = (f"{row[f'{name}_seconds'] / total:.1%}" for name in PARTS)
     return (
         f"{row['pictures']} of {row['size'][0]}x{row['size'][1]}, P = {row['kernels']}",
         row["network"],
