@@ -43,17 +43,15 @@ def _make(
     draw: Callable[[Mapping[str, Any], Path], None],
 ) -> dict[str, Any]:
     units: list[Unit] = []
-    count = 0
-    for noise in setup.noise:
-        samples = setup.samples("test", noise, count=most)
-        count = max(count, len(samples))
+    loaded = setup.samples("test", count=most)
+    for noise, samples in loaded.items():
         units += [unit_of(setup, batch, m, noise) for batch in setup.batches(samples) for m in methods]
     found: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for unit, values in run_units(setup, name, units):
         found.setdefault((unit.key["method"], unit.key["noise"]), []).append(values)
     data = {
         "experiment": name,
-        **setup.described(count),
+        **setup.described(loaded),
         "titles": {method.name: method.title for method in methods},
         "curves": [_curve(m.name, noise, found[m.name, noise]) for noise in setup.noise for m in methods],
     }
@@ -84,7 +82,7 @@ def _convergence_unit(setup: Setup, batch: Batch, method: Compared, noise: float
         return {"psnr": _columns(scores), "seconds": seconds, "calls_per_iteration": method.calls_per_iteration}
 
     key = setup.unit_key("convergence", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
-    return Unit(key, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
+    return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
 
 
 def _splitting_unit(setup: Setup, batch: Batch, method: Compared, noise: float) -> Unit:
@@ -103,7 +101,7 @@ def _splitting_unit(setup: Setup, batch: Batch, method: Compared, noise: float) 
         }
 
     key = setup.unit_key("splitting", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
-    return Unit(key, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
+    return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
 
 
 def _columns(rows: Sequence[Tensor] | Tensor) -> list[list[float | None]]:

@@ -28,10 +28,8 @@ SHARP, OBSERVED = "sharp", "observed"
 def make_gallery(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
     """Restore a few test pictures with every method; write `gallery.json`, the pictures, and a sheet a noise level."""
     units: list[Unit] = []
-    count = 0
-    for noise in setup.noise:
-        samples = setup.samples("test", noise, count=COUNT)
-        count = max(count, len(samples))
+    loaded = setup.samples("test", count=COUNT)
+    for noise, samples in loaded.items():
         for batch in setup.batches(samples):
             units.append(_given_unit(setup, batch, noise))
             units += [_unit(setup, batch, method, noise) for method in methods]
@@ -44,7 +42,7 @@ def make_gallery(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
                 {"picture": picture, "psnr": score, "pixels": tile} for picture, score, tile in tiles
             )
     titles = {SHARP: "Sharp", OBSERVED: "Observed", **{m.name: m.title for m in methods}}
-    data: dict[str, Any] = {"experiment": "gallery", **setup.described(count), "titles": titles, "sheets": []}
+    data: dict[str, Any] = {"experiment": "gallery", **setup.described(loaded), "titles": titles, "sheets": []}
     for noise, columns in sheets.items():
         file = f"gallery-{noise:g}"
         _save_pixels(setup.out / f"{file}.npz", columns)
@@ -69,7 +67,7 @@ def _unit(setup: Setup, batch: Batch, method: Compared, noise: float) -> Unit:
         return {"columns": {method.name: scores}, f"pixels_{method.name}": _bytes(result.image)}
 
     key = setup.unit_key("gallery", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
-    return Unit(key, pictures * max(1, iterations), f"{method.title}, noise {noise:g}", compute)
+    return Unit(key, batch, pictures * max(1, iterations), f"{method.title}, noise {noise:g}", compute)
 
 
 def _given_unit(setup: Setup, batch: Batch, noise: float) -> Unit:
@@ -82,7 +80,7 @@ def _given_unit(setup: Setup, batch: Batch, noise: float) -> Unit:
         }
 
     key = setup.unit_key("gallery", batch, method=OBSERVED, noise=noise)
-    return Unit(key, 0.1 * len(batch.names), "as observed", compute)
+    return Unit(key, batch, 0.1 * len(batch.names), "as observed", compute)
 
 
 def _bytes(x: Tensor) -> Any:

@@ -119,13 +119,14 @@ def chosen_methods(names: str | Sequence[str] | None = None) -> tuple[Compared, 
     return tuple(method for method in METHODS if method.name in wanted)
 
 
-def settings_of(table: Table, denoiser: Denoiser, method: Compared, noise: float, task: Task = "deblur") -> Row:
-    """A method's parameters at a noise level (of 255): the table's, interpolated.
+def settings_of(
+    table: Table, name: str, denoiser: Denoiser, method: Compared, noise: float, task: Task = "deblur"
+) -> Row:
+    """A method's parameters at a noise level (of 255): the table's for the denoiser of this name, interpolated.
 
     Settings tuned for a task (`ladmm:sr2`) come before those for deblurring. Networks that the table does not know
     get `drunet`'s; convex priors what their weight asks for.
     """
-    name = str(getattr(denoiser, "name", ""))
     if name not in table and promise_of(denoiser) is Promise.CONVEX:
         return _convex_settings(denoiser, method, noise)
     if name not in table and FALLBACK not in table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,8 @@ QUICK_SIZE = 96
 QUICK_COUNT = 2
 GPU_BATCH = 60
 CPU_BATCH = 4
+LOADERS = 4
+"""Noise levels whose pictures are made at the same time."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,11 @@ class Setup:
         """Loaded once, onto the device."""
         return load_denoiser(self.chosen_denoiser, str(self.where))
 
+    @property
+    def denoiser_title(self) -> str:
+        """The name the settings know it by."""
+        return str(getattr(self.denoiser, "name", self.chosen_denoiser))
+
     @cached_property
     def denoiser_digest(self) -> str:
         """Of the weights, or of a classical prior's parameters."""
@@ -120,21 +128,24 @@ class Setup:
 
     def row(self, method: Compared, noise: float, task: Task = "deblur") -> Row:
         """A method's settings."""
-        return settings_of(self.settings, self.denoiser, method, noise, task)
+        return settings_of(self.settings, self.denoiser_title, self.denoiser, method, noise, task)
 
     def tuned_for(self, methods: Sequence[Compared], task: Task) -> str:
         """The task that the settings in use were tuned for."""
-        rows = self.settings.get(str(getattr(self.denoiser, "name", "")), {})
+        rows = self.settings.get(self.denoiser_title, {})
         return task if all(f"{method.name}:{task}" in rows for method in methods) else "deblur"
 
-    def samples(
-        self, split: Split, noise: float, task: Task = "deblur", count: int | None = None
-    ) -> tuple[Sample, ...]:
-        """Degraded pictures of a split; `count` unless the user gave one."""
+    def samples(self, split: Split, task: Task = "deblur", count: int | None = None) -> dict[float, tuple[Sample, ...]]:
+        """Degraded pictures of a split at each noise level; `count` of them unless the user gave a number."""
         folder = self.data or ("embedded" if self.quick else None)
         most = self.count or (QUICK_COUNT if self.quick else count)
-        sigma = noise / 255
-        return load_dataset(split, sigma, task, most, folder, self.seed, self.kernels, self.size).samples
+
+        def load(noise: float) -> tuple[Sample, ...]:
+            return load_dataset(split, noise / 255, task, most, folder, self.seed, self.kernels, self.size).samples
+
+        # Reading and blurring waits outside of Python most of the time.
+        with ThreadPoolExecutor(LOADERS) as pool:
+            return dict(zip(self.noise, pool.map(load, self.noise), strict=True))
 
     def batches(self, samples: Sequence[Sample], repeat: int = 1) -> list[Batch]:
         """The pictures in batches that suit the device; each picture stands `repeat` times in a row."""
@@ -143,15 +154,17 @@ class Setup:
         parts = [samples[i : i + each] for i in range(0, len(samples), each)]
         return [Batch(tuple(s for s in part for _ in range(repeat)), self.where) for part in parts]
 
-    def described(self, count: int) -> dict[str, Any]:
-        """What a report says of how it was made."""
+    def described(self, loaded: Mapping[float, Sequence[Sample]]) -> dict[str, Any]:
+        """What a report says of how it was made, and on which pictures."""
+        first = next(iter(loaded.values()))
         return {
-            "denoiser": str(getattr(self.denoiser, "name", self.chosen_denoiser)),
+            "denoiser": self.denoiser_title,
             "denoiser_digest": self.denoiser_digest,
             "noise": list(self.noise),
-            "count": count,
-            "size": self.size,
-            "data": self.data or ("embedded" if self.quick else "COCO beside the checkout, else embedded"),
+            "count": len(first),
+            "size": first[0].sharp.shape[-1],
+            "data": f"{first[0].recipe.source}, {first[0].recipe.split} split, kernels {self.kernels}",
+            "pictures": [sample.name for sample in first],
             "seed": self.seed,
             "quick": self.quick,
             "settings": "shipped" if self.settings_file is None else self.settings_file.name,
@@ -192,6 +205,11 @@ class Batch:
     @cached_property
     def _stacked(self) -> tuple[Problem, Tensor]:
         return stack(self.samples, self.device)
+
+    def release(self) -> None:
+        """Give the memory of the problem back; it is made again if asked for."""
+        for name in ("_stacked", "start"):
+            self.__dict__.pop(name, None)
 
     @property
     def problem(self) -> Problem:
@@ -275,6 +293,7 @@ class Unit:
     """A piece of work whose result is kept: its key, what it costs, and how it is done."""
 
     key: Mapping[str, Any]
+    batch: Batch
     cost: float
     """Denoiser calls times pictures, about."""
     label: str
@@ -294,7 +313,11 @@ def run_units(setup: Setup, name: str, units: Iterable[Unit]) -> Iterator[tuple[
         if setup.store.stale and not setup.quiet:
             progress.say(f"{setup.store.stale} parts were made by another version of the code and are done again")
             setup.store.stale = 0
+        before: Batch | None = None
         for unit, found in zip(listed, stored, strict=True):
+            if before is not None and before is not unit.batch:
+                before.release()
+            before = unit.batch
             if found is None:
                 shown = _Shown(progress, unit)
                 found = setup.store.put(unit.key, unit.compute(shown.told))

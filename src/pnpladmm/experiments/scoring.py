@@ -25,8 +25,11 @@ METRICS = (
 class Judge:
     """Scores pictures against the sharp ones; LPIPS where there are weights for it."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.alex, self.vgg = load_lpips("alex", device=device), load_lpips("vgg", device=device)
+    def __init__(self, device: torch.device, brief: bool = False) -> None:
+        """`brief`: the paper's convention alone, which is a third of the work."""
+        self.brief = brief
+        self.alex = load_lpips("alex", device=device)
+        self.vgg = None if brief else load_lpips("vgg", device=device)
 
     @property
     def trunks(self) -> list[str]:
@@ -35,14 +38,19 @@ class Judge:
 
     def __call__(self, x: Tensor, sharp: Tensor) -> dict[str, Any]:
         """One list for each of the metrics, one number a picture; None where it cannot be had."""
-        columns = (
+        columns: list[Tensor | None] = [
             psnr(x, sharp, PAPER),
             ssim(x, sharp, PAPER),
             None if self.alex is None else self.alex(x, sharp, PAPER),
             psnr(x, sharp, STANDARD),
-            ssim(x, sharp, STANDARD),
-            psnr(x, sharp, PAPER_CODE),
-            ssim(x, sharp, PAPER_CODE),
-            None if self.vgg is None else self.vgg(x, sharp, PAPER_CODE),
-        )
+        ]
+        if self.brief:
+            columns += [None] * (len(METRICS) - len(columns))
+        else:
+            columns += [
+                ssim(x, sharp, STANDARD),
+                psnr(x, sharp, PAPER_CODE),
+                ssim(x, sharp, PAPER_CODE),
+                None if self.vgg is None else self.vgg(x, sharp, PAPER_CODE),
+            ]
         return {name: None if c is None else c.tolist() for name, c in zip(METRICS, columns, strict=True)}

@@ -51,12 +51,10 @@ def make_parameters(setup: Setup) -> dict[str, Any]:
     """Curves of PSNR for several `beta` and `L_x`, and the limits of stability; write and draw them."""
     ladmm, certified = chosen_methods("ladmm,certified")
     units: list[Unit] = []
-    count = 0
-    for noise in setup.noise:
-        samples = setup.samples("test", noise, count=COUNT)
-        if setup.quick:
-            samples = samples[:1]
-        count = max(count, len(samples))
+    loaded = setup.samples("test", count=COUNT)
+    if setup.quick:
+        loaded = {noise: samples[:1] for noise, samples in loaded.items()}
+    for noise, samples in loaded.items():
         for panel in _panels(setup, ladmm, certified, noise):
             batches = setup.batches(samples, repeat=len(panel["r"]))
             units += [_curve_unit(setup, batch, noise, panel) for batch in batches]
@@ -73,7 +71,7 @@ def make_parameters(setup: Setup) -> dict[str, Any]:
             curves.setdefault((unit.key["noise"], unit.key["part"]), []).append((unit, values))
     data = {
         "experiment": "parameters",
-        **setup.described(count),
+        **setup.described(loaded),
         "panels": [_panel(noise, part, found) for (noise, part), found in curves.items()],
         "limits": [_limits(noise, parts) for noise, parts in limits.items()],
     }
@@ -128,7 +126,7 @@ def _curve_unit(setup: Setup, batch: Batch, noise: float, panel: dict[str, Any])
         }
 
     key = setup.unit_key("parameters", batch, noise=noise, iterations=iterations, **panel)
-    return Unit(key, iterations * len(batch.names), f"{panel['part']}, noise {noise:g}", compute)
+    return Unit(key, batch, iterations * len(batch.names), f"{panel['part']}, noise {noise:g}", compute)
 
 
 def _limit_unit(setup: Setup, batch: Batch, noise: float, betas: Sequence[float], sigma_d: float) -> Unit:
@@ -152,7 +150,7 @@ def _limit_unit(setup: Setup, batch: Batch, noise: float, betas: Sequence[float]
     key = setup.unit_key(
         "parameters", batch, part="limits", noise=noise, iterations=iterations, steps=steps, beta=betas, sigma_d=sigma_d
     )
-    return Unit(key, steps * iterations * len(batch.names), f"limits of stability, noise {noise:g}", compute)
+    return Unit(key, batch, steps * iterations * len(batch.names), f"limits of stability, noise {noise:g}", compute)
 
 
 def diverged(result: Result) -> Tensor:

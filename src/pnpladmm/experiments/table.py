@@ -36,12 +36,10 @@ def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur")
     """Score every method at every noise level on the test pictures; write `table.json` and what is drawn from it."""
     if task == "inpainting":  # without a blur there is nothing for Richardson-Lucy to undo: gaps stay black
         methods = [method for method in methods if method.kind != "richardson-lucy"]
-    judge = Judge(setup.where)
+    judge = Judge(setup.where, brief=setup.quick)
     units: list[Unit] = []
-    count = 0
-    for noise in setup.noise:
-        samples = setup.samples("test", noise, task, COUNT)
-        count = max(count, len(samples))
+    loaded = setup.samples("test", task, COUNT)
+    for noise, samples in loaded.items():
         for batch in setup.batches(samples):
             units.append(_observed_unit(setup, batch, noise, task, judge))
             units += [_unit(setup, batch, method, noise, task, judge) for method in methods]
@@ -54,7 +52,7 @@ def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur")
     data = {
         "experiment": "table",
         "task": task,
-        **setup.described(count),
+        **setup.described(loaded),
         "lpips": judge.trunks,
         "tuned_for": setup.tuned_for(methods, task),
         "titles": {OBSERVED: STARTS.get(task, "As observed"), **{method.name: method.title for method in methods}},
@@ -97,7 +95,7 @@ def _unit(setup: Setup, batch: Batch, method: Compared, noise: float, task: Task
         "table", batch, method=method.name, noise=noise, task=task, parameters=row, iterations=iterations
     )
     cost = pictures * iterations * (1.0 if method.calls_per_iteration else 0.1)
-    return Unit({**key, "lpips": judge.trunks}, cost, f"{method.title}, noise {noise:g}", compute)
+    return Unit({**key, "lpips": judge.trunks}, batch, cost, f"{method.title}, noise {noise:g}", compute)
 
 
 def _observed_unit(setup: Setup, batch: Batch, noise: float, task: Task, judge: Judge) -> Unit:
@@ -115,7 +113,7 @@ def _observed_unit(setup: Setup, batch: Batch, noise: float, task: Task, judge: 
         }
 
     key = setup.unit_key("table", batch, method=OBSERVED, noise=noise, task=task, lpips=judge.trunks)
-    return Unit(key, 0.1 * len(batch.names), f"as observed, noise {noise:g}", compute)
+    return Unit(key, batch, 0.1 * len(batch.names), f"as observed, noise {noise:g}", compute)
 
 
 def _row(method: str, noise: float, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _page(data: Mapping[str, Any], folder: Path, name: str) -> None:
         _main_table(data),
         page.picture(folder / f"{name}.svg", "PSNR by noise level, and the gain over PnP-LADMM."),
     ]
-    if data["task"] == "deblur":
+    if data["task"] == "deblur" and not data["quick"]:
         parts += ["<h2>As the published code computes them</h2>", _code_table(data)]
     parts += ["<h2>Settings</h2>", _settings_table(data), page.about(data)]
     parts.append(

@@ -55,13 +55,14 @@ class Search:
 def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, task: Task = "deblur") -> Table:
     """Tune; write `settings.json`, the table there was with what was found, `tune.json` and what is drawn from it."""
     optuna = _optuna()
-    wanted = trials or (QUICK_TRIALS if setup.quick else TRIALS)
+    wanted = (QUICK_TRIALS if setup.quick else TRIALS) if trials is None else trials
     if wanted < 1:
         raise InputError(f"trials = {wanted}: give at least 1")
     pictures: dict[float, list[Batch]] = {}
     searches: list[Search] = []
-    for noise in setup.noise:
-        pictures[noise] = setup.batches(setup.samples("tune", noise, task, COUNT))
+    loaded = setup.samples("tune", task, COUNT)
+    for noise, samples in loaded.items():
+        pictures[noise] = setup.batches(samples)
         searches += [_search(setup, method, noise, task, pictures[noise]) for method in methods]
     setup.out.mkdir(parents=True, exist_ok=True)
     storage = _storage(optuna, setup.out / "tune.sqlite")
@@ -83,7 +84,7 @@ def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, t
     data = {
         "experiment": "tune",
         "task": task,
-        **setup.described(count),
+        **setup.described(loaded),
         "trials": wanted,
         "titles": {method.name: method.title for method in methods},
         "searches": found,
@@ -105,7 +106,7 @@ def _search(setup: Setup, method: Compared, noise: float, task: Task, batches: S
         "denoiser": setup.denoiser_digest,
         "machine": setup.machine,
     }
-    name = f"{setup.described(0)['denoiser']} {method.name} {task} noise {noise:g} {digest(decides)[:12]}"
+    name = f"{setup.denoiser_title} {method.name} {task} noise {noise:g} {digest(decides)[:12]}"
     return Search(method, noise, name, base)
 
 
@@ -246,7 +247,7 @@ def _rounded(value: float) -> float:
 def _merged(setup: Setup, found: Sequence[Mapping[str, Any]], task: Task) -> Table:
     """The table there was, with what was found; a task other than deblurring has entries of its own."""
     table: Table = {d: {m: dict(levels) for m, levels in methods.items()} for d, methods in setup.settings.items()}
-    rows = table.setdefault(setup.described(0)["denoiser"], {})
+    rows = table.setdefault(setup.denoiser_title, {})
     for search in found:
         name = search["method"] if task == "deblur" else f"{search['method']}:{task}"
         rows.setdefault(name, {})[search["noise"]] = search["parameters"]
