@@ -63,6 +63,8 @@ def method_from(
     rest = dict(parameters)
     sigma_d = rest.pop("sigma_d")
     if name == "fast":
+        if "cg_iterations" in rest:
+            rest["cg_iterations"] = torch.as_tensor(rest["cg_iterations"]).round().long()
         return Annealed(denoiser, sigma_d, calls=calls, **rest)  # type: ignore[arg-type]  # fields by their names
     if name == "certified":
         return LADMM.certified(denoiser, problem, sigma_d)

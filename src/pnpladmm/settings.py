@@ -60,30 +60,28 @@ def shipped_settings() -> Table:
 
 
 def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
-    """The parameters of a method, each (B,), at noise `sigma` (B,) in [0, 1]; noise levels in [0, 1] too."""
+    """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,) in [0, 1]; noise levels in [0, 1] too."""
     table = shipped_settings()
     levels = table.get(str(getattr(denoiser, "name", "")), table[FALLBACK])[method]
     rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
-    return {
-        name: torch.tensor(
-            [row[name] / 255 if name in NOISE_LEVELS else row[name] for row in rows],
-            dtype=torch.float64,
-            device=sigma.device,
-        )
-        for name in rows[0]
-    }
+    units = {name: 255.0 if name in NOISE_LEVELS else 1.0 for name in rows[0]}
+    return {name: torch.tensor([row[name] / unit for row in rows], dtype=torch.float64) for name, unit in units.items()}
 
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
-    """The annealed method's parameters for a number of calls: geometric means of the two that were tuned."""
+    """The annealed method's parameters for a number of calls, between those of the two that were tuned."""
     few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in FAST_CALLS)
     share = math.log(calls / FAST_CALLS[0]) / math.log(FAST_CALLS[1] / FAST_CALLS[0])
     share = min(1.0, max(0.0, share))
-    return {name: few[name] ** (1 - share) * many[name] ** share for name in few}
+    pairs = {name: zip(few[name].tolist(), many[name].tolist(), strict=True) for name in few}
+    return {
+        name: torch.tensor([_between(a, b, share) for a, b in values], dtype=torch.float64)
+        for name, values in pairs.items()
+    }
 
 
 def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
-    """A row for a noise level (of 255): linear in the logarithms between two rows, constant beyond the last.
+    """A row for a noise level (of 255): between those of its neighbours, constant beyond the last.
 
     Below the first, noise levels scale with the noise, as a network without biases is homogeneous.
     """
@@ -96,4 +94,9 @@ def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
     low = max(n for n in known if n <= noise)
     high = min(n for n in known if n > noise)
     share = math.log(noise / low) / math.log(high / low)
-    return {name: v ** (1 - share) * levels[high][name] ** share for name, v in levels[low].items()}
+    return {name: _between(v, levels[high][name], share) for name, v in levels[low].items()}
+
+
+def _between(a: float, b: float, share: float) -> float:
+    """Linear in the logarithms; linear where one of the two is 0."""
+    return a ** (1 - share) * b**share if a > 0 and b > 0 else (1 - share) * a + share * b

@@ -20,7 +20,8 @@ def per_picture(value: PerPicture, like: Tensor) -> Tensor:
 
     What it returned once it takes again.
     """
-    tensor = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    # To a GPU without waiting for it: torch waits after a copy from ordinary memory unless told otherwise.
+    tensor = torch.as_tensor(value, dtype=like.dtype).to(like.device, non_blocking=True)
     if tensor.numel() == 1:
         return tensor.reshape(())
     if tensor.shape == (len(like), 1, 1, 1):

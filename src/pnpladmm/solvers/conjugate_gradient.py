@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.operators import LinearOperator
+from pnpladmm.tensors import per_picture
 
 Map: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -37,16 +38,19 @@ def conjugate_gradient(
 
 
 def descend(
-    apply: Map, x: Tensor, r: Tensor, goal: Tensor, iterations: int, precondition: Map | None = None
+    apply: Map, x: Tensor, r: Tensor, goal: Tensor, iterations: int | Tensor, precondition: Map | None = None
 ) -> tuple[Tensor, Tensor]:
     """`x` and its residual after at most `iterations` steps from `x`, whose residual is `r = b - A x`.
 
-    A picture stops at `||M^-1 r||^2 <= goal`, (B,).
+    A picture stops at `||M^-1 r||^2 <= goal`, (B,), or after its own number of `iterations`, (B,) on the CPU.
     """
+    limits = per_picture(iterations, x).flatten() if isinstance(iterations, Tensor) else None
     p = rz = None
-    for _ in range(iterations):
+    for k in range(int(iterations.max()) if isinstance(iterations, Tensor) else iterations):
         z = r if precondition is None else precondition(r)
         running = squared(z) > goal
+        if limits is not None:
+            running = running & (limits > k)
         if not x.is_cuda and not bool(running.any()):  # on a GPU asking would cost a wait
             break
         rz_new = dot(r, z)
@@ -66,7 +70,7 @@ class DataStep:
     operator: LinearOperator
     precision: Tensor
     observed: Tensor
-    iterations: int
+    iterations: int | Tensor
     tolerance: float
 
     def gradient(self, z: Tensor) -> Tensor:
