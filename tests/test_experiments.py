@@ -418,6 +418,19 @@ def test_everything_at_once(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.html").is_file()
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu(tmp_path: Path) -> None:
+    for name in "ab":
+        setup = quick(tmp_path / name, denoiser_name="light", device="cuda", count=2)
+        list(run_everything(setup, METHODS, ("deblur", "sr2", "inpainting")))
+    for name in ("table", "table-sr2", "table-inpainting", "convergence", "splitting", "parameters"):
+        assert result(tmp_path / "a", name) == result(tmp_path / "b", name)
+    on_cpu = make_table(quick(tmp_path / "cpu", denoiser_name="light", device="cpu", count=2), METHODS)
+    for row, other in zip(result(tmp_path / "a", "table")["rows"], on_cpu["rows"], strict=True):
+        assert row["psnr"] == pytest.approx(other["psnr"], abs=0.05)
+
+
 # --- the command line ---
 
 

@@ -61,15 +61,14 @@ def _command(
             typer.Option("--out", "-o", help="Folder for everything; results found there are used."),
             Path(out),
         ),
-        "noise": (str, typer.Option(help="Noise levels of 255, comma-separated."), noise),
+        "noise": (str | None, _option(f"Noise levels of 255, comma-separated: {noise}; quick: {quick_noise}."), None),
         **{key: (kind, option, DEFAULTS.get(key)) for key, (kind, option) in COMMON.items()},
     }
 
     def register(run: Callable[..., None]) -> None:
         def call(**given: Any) -> None:
             shared = {key: given.pop(key) for key in common}
-            if shared["quick"] and shared["noise"] == noise:
-                shared["noise"] = quick_noise
+            shared["noise"] = shared["noise"] or (quick_noise if shared["quick"] else noise)
             run(_setup(shared), **given)
 
         own = [p for p in inspect.signature(run).parameters.values() if p.name != "setup"]
@@ -142,7 +141,7 @@ def _tune(
     setup: "Setup",
     methods: Methods = None,
     task: Annotated[str, typer.Option(help="deblur, sr2, sr3, sr4 or inpainting.")] = "deblur",
-    trials: Annotated[int | None, _option("For each method and noise level: 40, quick 4.")] = None,
+    trials: Annotated[int | None, _option("For each method and noise level: 40, quick 3.")] = None,
 ) -> None:
     """Tune every method on the tuning pictures: OUT/settings.json is the table, OUT/tune.sqlite the studies."""
     from pnpladmm.experiments.protocol import chosen_methods

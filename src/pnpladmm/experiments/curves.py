@@ -159,7 +159,10 @@ def draw_convergence(data: Mapping[str, Any], folder: Path) -> None:
         "divided by its pictures, measured with the device's work finished at each point; scoring is not counted. "
         "The bound of ||H||^2 is not counted. A mark stands at each method's end."
     )
-    parts = [page.paragraph(text), page.picture(folder / "convergence.svg", "Figure 2 of the paper.")]
+    parts = [
+        page.paragraph(text),
+        page.picture(folder / "convergence.svg", "PSNR against time and denoiser calls: the paper's Figure 2."),
+    ]
     page.write_page(folder / "convergence.html", "Convergence", [*parts, _ends(data), page.about(data)])
 
 

@@ -118,7 +118,8 @@ def draw_gallery(data: Mapping[str, Any], folder: Path) -> None:
             raise InputError(f"{folder / sheet['file']}.npz: missing or broken; run the gallery again") from None
         _sheet(data, sheet, pixels, folder)
         parts.append(f"<h2>Noise {sheet['noise']:g} of 255</h2>")
-        parts.append(page.picture(folder / f"{sheet['file']}.png", f"Noise {sheet['noise']:g} of 255."))
+        shown = ", ".join(tile["picture"] for tile in sheet["columns"][SHARP])
+        parts.append(page.picture(folder / f"{sheet['file']}.png", f"Pictures: {shown}."))
     page.write_page(folder / "gallery.html", "Gallery", [*parts, page.about(data)])
 
 
@@ -140,10 +141,10 @@ def _sheet(data: Mapping[str, Any], sheet: Mapping[str, Any], pixels: Mapping[st
                 whole.add_patch(Rectangle(corner, side, side, fill=False, edgecolor="#ffd000", linewidth=1.2))
                 part.imshow(pixels[name][p][top : top + side, left : left + side], interpolation="nearest")
                 if p == 0:
-                    whole.set_title(data["titles"][name], fontsize=9)
+                    whole.set_title(data["titles"][name], fontsize=10)
                 score = scores[c]
                 text = sheet["columns"][name][p]["picture"] if score is None else f"{score:.2f} dB"
-                part.set_xlabel(text, fontsize=9, fontweight="bold" if score == best else "normal")
+                part.set_xlabel(text, fontsize=10, fontweight="bold" if score == best else "normal")
                 for axes in (whole, part):
                     axes.set_xticks([])
                     axes.set_yticks([])

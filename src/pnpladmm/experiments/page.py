@@ -46,6 +46,7 @@ figure.wide { max-width: 100%; flex: 1 1 100%; margin: 1rem 0 } figure.wide img 
 table.figures td, table.figures th { padding: .22rem .7rem; text-align: right; font-variant-numeric: tabular-nums }
 table.figures thead th { border-bottom: 2px solid #888; vertical-align: bottom }
 table.figures td.name, table.figures th.name { text-align: left; white-space: nowrap }
+table.figures td.text, table.figures th.text { text-align: left }
 table.figures td.paper { color: #667; font-size: 90% }
 table.figures tr.first td { border-top: 1px solid #ccc } table.figures caption { text-align: left; color: #555 }
 table.figures td b { color: #003d66 } .scroll { overflow-x: auto } p.note { color: #555; font-size: 13.5px }
@@ -113,7 +114,8 @@ def picture(path: Path, caption: str) -> str:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1, caption: str = "") -> str:
     """A table of cells in HTML. The first `names` columns are text; a first cell that is not empty opens a group."""
-    kinds = ["name" if i < names else "paper" if h.startswith("paper") else "" for i, h in enumerate(header)]
+    kinds = ["paper" if h.startswith("paper,") or h == "paper" else "" for h in header]
+    kinds[:names] = ["name", *["text"] * (names - 1)]
     lines = ["<div class=scroll><table class=figures>", f"<caption>{html.escape(caption)}</caption>" if caption else ""]
     lines.append("<thead><tr>" + "".join(f"<th class='{k}'>{h}" for k, h in zip(kinds, header, strict=True)))
     lines.append("</thead><tbody>")

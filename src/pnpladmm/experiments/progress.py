@@ -47,7 +47,10 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line of its own."""
-        print(f"{self.name}: {text}", file=sys.stderr, flush=True)
+        if self._bar is not None:
+            self._bar.console.print(f"{self.name}: {text}", markup=False, highlight=False)
+        else:
+            print(f"{self.name}: {text}", file=sys.stderr, flush=True)
 
     def _start_bar(self) -> None:
         try:

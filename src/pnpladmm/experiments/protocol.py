@@ -18,13 +18,17 @@ SIGMA_MOST = 100.0
 
 @dataclass(frozen=True)
 class Range:
-    """Where a parameter is looked for, log-uniformly; noise levels (of 255) relative to the noise if `of_noise`."""
+    """Where a parameter is looked for; noise levels (of 255) relative to the noise if `of_noise`."""
 
     low: float
     high: float
     whole: bool = False
     """A whole number."""
     of_noise: bool = False
+    even: bool = False
+    """Looked for evenly, not evenly in its logarithm."""
+    default: float | None = None
+    """What it is where settings do not say."""
 
     def at(self, noise: float) -> tuple[float, float]:
         """Bounds at a noise level (of 255)."""
@@ -57,6 +61,11 @@ class Compared:
     first_points: Mapping[float, Row] = field(default_factory=dict)
     """Points worth trying first, by noise level, beside the settings there are."""
 
+    def completed(self, row: Row) -> Row:
+        """With the parameters that settings may leave out."""
+        given = {name: span.default for name, span in self.space.items() if span.default is not None}
+        return {**row, **{name: value for name, value in given.items() if name not in row}}
+
     def length(self, row: Row, quick: bool = False) -> int:
         """Iterations done."""
         full = round(row["iterations"]) if self.iterations is None else self.iterations
@@ -70,7 +79,13 @@ class Compared:
 
 _SIGMA_D = Range(0.4, 5.0, of_noise=True)
 _LAMBDA = Range(0.02, 20.0)
-_FAST = {"sigma_d": _SIGMA_D, "mu": Range(0.01, 2.0), "sigma_start": Range(30.0, 120.0)}
+_FAST = {
+    "sigma_d": _SIGMA_D,
+    "mu": Range(0.01, 2.0),
+    "sigma_start": Range(30.0, 120.0),
+    "bend": Range(0.5, 2.0, default=1.0),
+    "extrapolation": Range(0.0, 0.6, even=True, default=0.0),
+}
 
 METHODS: tuple[Compared, ...] = (
     Compared(
@@ -128,14 +143,14 @@ def settings_of(
     get `drunet`'s; convex priors what their weight asks for.
     """
     if name not in table and promise_of(denoiser) is Promise.CONVEX:
-        return _convex_settings(denoiser, method, noise)
+        return method.completed(_convex_settings(denoiser, method, noise))
     if name not in table and FALLBACK not in table:
         raise InputError(f"the settings know neither {name!r} nor {FALLBACK!r}: tune with this denoiser first")
     rows = table.get(name) or table[FALLBACK]
     levels = rows.get(f"{method.name}:{task}") or rows.get(method.name)
     if not levels:
         raise InputError(f"the settings have no {method.name} for {name if name in table else FALLBACK}: tune it first")
-    row = at_noise(levels, noise)
+    row = method.completed(at_noise(levels, noise))
     if missing := [parameter for parameter in method.space if parameter not in row]:
         raise InputError(f"the settings of {method.name} lack {missing[0]}: tune it again, or add the number")
     return row

@@ -212,12 +212,12 @@ def _settings_table(data: Mapping[str, Any]) -> str:
         [
             data["titles"][row["method"]] if row["noise"] == data["noise"][0] else "",
             f"{row['noise']:g}",
-            "".join(f"{key} = {value:.4g}&ensp; " for key, value in row["parameters"].items()),
+            ", ".join(f"{key} = {value:.4g}" for key, value in row["parameters"].items()),
             str(row["iterations"]),
             row["certificate"] or "",
         ]
         for row in data["rows"]
         if row["iterations"]
     ]
-    header = ["method", "noise", "parameters (noise levels of 255)", "iterations", "certificate (weakest)"]
+    header = ["method", "noise", "parameters (noise levels of 255)", "iterations", "certificate"]
     return page.table(header, lines, names=3)

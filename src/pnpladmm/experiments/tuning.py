@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import optuna
 
 COUNT = 20
-TRIALS, QUICK_TRIALS = 40, 4
+TRIALS, QUICK_TRIALS = 40, 3
 RANDOM_TRIALS = 8
 """Before the sampler models anything; the given first points are among them."""
 KEPT = 60.0
@@ -199,7 +199,7 @@ def _suggest(trial: optuna.Trial, search: Search) -> Row:
         if span.whole:
             found[name] = float(trial.suggest_int(name, round(low), round(high), log=True))
         else:
-            found[name] = trial.suggest_float(name, low, high, log=True)
+            found[name] = trial.suggest_float(name, low, high, log=not span.even)
     return found
 
 

@@ -19,7 +19,7 @@ def draw_tuning(data: Mapping[str, Any], folder: Path) -> None:
     levels = data["noise"]
     columns = min(2, len(levels))
     rows = -(-len(levels) // columns)
-    with page.figure(folder, "tune", 5.2 * columns, 3.4 * rows + 0.8) as drawing:
+    with page.figure(folder, "tune", 10.5, 3.4 * rows + 0.8) as drawing:
         places = drawing.subplots(rows, columns, squeeze=False).ravel()
         for axes in places[len(levels) :]:
             axes.axis("off")
@@ -30,6 +30,7 @@ def draw_tuning(data: Mapping[str, Any], folder: Path) -> None:
                 title = data["titles"][search["method"]]
                 axes.plot(numbers, _best_so_far(search["trials"]), color=colour, drawstyle="steps-post", label=title)
             axes.set(xlabel="trials", ylabel="best PSNR so far (dB)", title=f"noise {noise:g}")
+            axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
         handles, labels = places[0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
@@ -66,7 +67,7 @@ def _settings(data: Mapping[str, Any]) -> str:
                 [
                     "" if i else title,
                     f"{search['noise']:g}",
-                    "&ensp; ".join(shown),
+                    ", ".join(shown),
                     f"{search['psnr']:.3f}",
                     f"{len(search['trials'])}",
                     str(given_up),
