@@ -148,3 +148,20 @@ def test_kernels_from_flipped_and_big_endian_arrays() -> None:
     flipped = pl.SpatiallyVaryingBlur(kernels[:, ::-1, ::-1], weights.astype(">f8"))
     assert torch.equal(flipped.forward(x), plain.forward(x))
     assert pl.Decimation(np.int64(2)).factor == 2
+
+
+def test_a_mask_starts_from_a_filled_picture() -> None:
+    """Known pixels stay, a constant is found exactly, and a hole of any size is filled from its rim."""
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.rand(1, 1, 24, 31, generator=generator) > 0.7).double()
+    mask[..., 4:20, 5:22] = 0
+    x = torch.rand(2, 3, 24, 31, generator=generator, dtype=torch.float64)
+    operator = pl.Mask(mask)
+    start = operator.start(operator.forward(x))
+    known = mask.bool().expand_as(x)
+    assert torch.equal(start[known], x[known])
+    assert float(start.min()) >= float(x[known].min())
+    torch.testing.assert_close(operator.start(operator.forward(torch.full_like(x, 0.3))), torch.full_like(x, 0.3))
+    nearest = pl.Mask(torch.tensor([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5]]))
+    filled = nearest.start(torch.tensor([[[[1.0, 3.0, 0.0, 0.0, 0.0, 0.0, 4.0]]]]))
+    torch.testing.assert_close(filled, torch.tensor([[[[1.0, 3.0, 3.0, 3.0, 8.0, 8.0, 8.0]]]]))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pnpladmm import settings
 from pnpladmm.denoisers import Denoiser, Promise, promise_of
+from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import ADMM, FISTA, ISTA, LADMM, Annealed, Method, PrimalDual, Problem, RichardsonLucy
 from pnpladmm.tensors import InputError
 
@@ -16,6 +17,8 @@ METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm",
 DEFAULT_CALLS = 8
 # Above `beta ||H||^2` by this: rounding must not break the condition.
 MARGIN = 1.001
+# More steps of conjugate gradient than this change no picture.
+MOST_STEPS = 40
 # For convex priors `beta` is this share of 1/sigma^2: any converges, this one quickly.
 CONVEX_BETA = 0.1
 
@@ -25,7 +28,7 @@ def make_method(
 ) -> Method:
     """A method with the settings for the noise levels `sigma` (B,): each picture gets its own.
 
-    `strength` scales `sigma_d`; `calls` is the number of denoiser calls of `fast`.
+    `strength` scales `sigma_d`, its square the weight of the prior; `calls` is the number of denoiser calls of `fast`.
     """
     if name not in METHODS:
         raise InputError(f"method {name!r}: choose one of {', '.join(METHODS)}")
@@ -40,8 +43,9 @@ def make_method(
         same = {"fista": "ista", "primal-dual": "ladmm"}  # the same fixed points
         chosen = settings.tuned(denoiser, same.get(name, name), sigma)
     chosen["sigma_d"] = strength * chosen["sigma_d"]
-    if "lambda" in chosen:
-        chosen["lambda"] = strength**2 * chosen["lambda"]
+    for weight in ("lambda", "mu"):
+        if weight in chosen:
+            chosen[weight] = strength**2 * chosen[weight]
     return method_from(name, denoiser, problem, chosen, calls)
 
 
@@ -63,9 +67,8 @@ def method_from(
     rest = dict(parameters)
     sigma_d = rest.pop("sigma_d")
     if name == "fast":
-        if "cg_iterations" in rest:
-            rest["cg_iterations"] = torch.as_tensor(rest["cg_iterations"]).round().long()
-        return Annealed(denoiser, sigma_d, calls=calls, **rest)  # type: ignore[arg-type]  # fields by their names
+        steps = _data_steps(problem, sigma_d, rest["sigma_start"], rest["mu"])
+        return Annealed(denoiser, sigma_d, calls=calls, cg_iterations=steps, **rest)  # type: ignore[arg-type]
     if name == "certified":
         return LADMM.certified(denoiser, problem, sigma_d)
     L_x = torch.as_tensor(rest["lambda"], dtype=torch.float64) / torch.as_tensor(sigma_d) ** 2
@@ -89,6 +92,18 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
         L_x = torch.maximum(L_x, MARGIN * problem.L_h() * norm)
     name = "ladmm" if name == "fast" else name
     return method_from(name, denoiser, problem, {"sigma_d": (lam / L_x).sqrt(), "lambda": lam, "ratio": MARGIN})
+
+
+def _data_steps(problem: Problem, sigma_d: Tensor | float, sigma_start: Tensor | float, mu: Tensor | float) -> Tensor:
+    """Steps of conjugate gradient for each picture, (B,): the fourth root of the condition number, measured to do.
+
+    `H^T p H + a` has a condition number of up to `L_h / a`, here in the middle of the schedule. Operators that are
+    more than a blur are preconditioned less well.
+    """
+    numbers = [torch.as_tensor(n, dtype=torch.float64) for n in (sigma_d, sigma_start, mu)]
+    condition = problem.L_h().cpu() * numbers[0] * numbers[1] / numbers[2]
+    steps = condition**0.25 if isinstance(problem.operator, SpatiallyVaryingBlur) else 4 * condition**0.25
+    return steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures)
 
 
 def _norm_squared(name: str, problem: Problem) -> Tensor:

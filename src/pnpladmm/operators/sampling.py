@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
@@ -98,6 +99,24 @@ class Mask(LinearOperator):
     def adjoint(self, y: Tensor) -> Tensor:
         """The same."""
         return self.forward(y)
+
+    def start(self, y: Tensor) -> Tensor:
+        """`y / mask` where the mask is not 0; elsewhere the mean of the known pixels in the smallest square with any.
+
+        Missing pixels are 0 in `y`: black holes, which a denoiser takes for detail.
+        """
+        mask = self.mask.to(y.device, y.dtype).expand_as(y)
+        known = mask != 0
+        filled = torch.where(known, y / torch.where(known, mask, 1), 0)
+        values, seen, radius = filled, known.to(y.dtype), 1
+        while radius < 2 * max(y.shape[-2:]) and not bool(known.all()):
+            side = 2 * radius + 1
+            total, share = (F.avg_pool2d(t, side, stride=1, padding=radius) for t in (values, seen))
+            near = ~known & (share > 0)
+            filled = torch.where(near, total / torch.where(near, share, 1), filled)
+            known = known | near
+            radius *= 2
+        return filled
 
     def pulled_back(self, precision: Tensor) -> Tensor:
         """`mask^2 p`."""

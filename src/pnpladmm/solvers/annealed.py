@@ -49,7 +49,7 @@ class Annealed(PlugAndPlay):
     sigma_start: PerPicture = SIGMA_START
     bend: PerPicture = 1.0
     extrapolation: PerPicture = 0.0
-    cg_iterations: int | Tensor = 5
+    cg_iterations: int | Tensor = 10
     cg_tolerance: float = 1e-4
 
     def __post_init__(self) -> None:
