@@ -408,6 +408,20 @@ def test_gallery_and_drawing_again(tmp_path: Path) -> None:
         redraw(tmp_path)
 
 
+def test_without_matplotlib_the_numbers_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        for name in ("matplotlib", "matplotlib.figure"):
+            patch.setitem(sys.modules, name, None)
+        make_table(quick(tmp_path), chosen_methods("ista"))
+    assert "experiment draw" in capsys.readouterr().err
+    assert (tmp_path / "table.csv").is_file()
+    assert not (tmp_path / "table.html").exists()
+    assert redraw(tmp_path) == ["table"]
+    check_files(tmp_path, "table")
+
+
 def test_everything_at_once(tmp_path: Path) -> None:
     setup = quick(tmp_path)
     names = list(run_everything(setup, chosen_methods("ladmm,fast-8"), ("deblur", "sr2")))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.experiments import page
-from pnpladmm.experiments.page import COLOURS, MARKERS, write_json
+from pnpladmm.experiments.page import COLOURS, MARKERS
 from pnpladmm.experiments.protocol import Compared
 from pnpladmm.experiments.running import Batch, Clock, Setup, Unit, run, run_units, warm_up
 from pnpladmm.metrics import PAPER, psnr
@@ -55,8 +55,7 @@ def _make(
         "titles": {method.name: method.title for method in methods},
         "curves": [_curve(m.name, noise, found[m.name, noise]) for noise in setup.noise for m in methods],
     }
-    write_json(setup.out / f"{name}.json", data)
-    draw(data, setup.out)
+    page.keep(setup.out, name, data, draw)
     return data
 
 

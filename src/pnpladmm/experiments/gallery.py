@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from pnpladmm.experiments import page
-from pnpladmm.experiments.page import write_json
 from pnpladmm.experiments.protocol import Compared
 from pnpladmm.experiments.running import Batch, Setup, Unit, run, run_units
 from pnpladmm.experiments.store import write_bytes
@@ -50,8 +49,7 @@ def make_gallery(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
             name: [{key: tile[key] for key in ("picture", "psnr")} for tile in tiles] for name, tiles in columns.items()
         }
         data["sheets"].append({"noise": noise, "file": file, "columns": scores})
-    write_json(setup.out / "gallery.json", data)
-    draw_gallery(data, setup.out)
+    page.keep(setup.out, "gallery", data, draw_gallery)
     return data
 
 

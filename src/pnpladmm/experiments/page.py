@@ -7,7 +7,8 @@ import csv
 import html
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,9 +54,15 @@ table.figures td b { color: #003d66 } .scroll { overflow-x: auto } p.note { colo
 """
 
 
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """The whole result; `draw` makes everything else from it."""
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+def keep(folder: Path, name: str, data: Mapping[str, Any], draw: Callable[[Mapping[str, Any], Path], None]) -> None:
+    """Write a result as `name.json` and draw it; where there is no matplotlib, it is drawn elsewhere from the JSON."""
+    write_text(folder / f"{name}.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
+    try:
+        draw(data, folder)
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("matplotlib"):
+            raise
+        print(f"{name}: no matplotlib here; draw it with `pnpladmm experiment draw {folder}`", file=sys.stderr)
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -21,7 +21,6 @@ from pnpladmm.experiments.progress import Progress
 from pnpladmm.experiments.protocol import Compared, settings_of
 from pnpladmm.experiments.samples import Split, Task
 from pnpladmm.experiments.store import Store, digest, file_digest
-from pnpladmm.pictures.samples import fill_blank
 from pnpladmm.recipes import check_device
 from pnpladmm.settings import Row, Table, read_settings, shipped_settings
 from pnpladmm.solvers import Method, Problem, Result, Status, solve
@@ -224,12 +223,7 @@ class Batch:
     @cached_property
     def start(self) -> Tensor:
         """Where every method starts: the observation, enlarged or with its gaps filled where it needs to be."""
-        masks = [sample.mask for sample in self.samples if sample.mask is not None]
-        if not masks:
-            return self.problem.default_start()
-        observed = self.problem.observed
-        blank = (torch.cat(masks) == 0).expand(observed.shape).numpy()
-        return torch.from_numpy(fill_blank(observed.cpu().numpy(), blank)).to(observed)
+        return self.problem.default_start()
 
 
 def run(

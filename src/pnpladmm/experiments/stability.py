@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpladmm.experiments.page import write_json
+from pnpladmm.experiments.page import keep
 from pnpladmm.experiments.protocol import Compared, chosen_methods
 from pnpladmm.experiments.running import Batch, Setup, Unit, run, run_units
 from pnpladmm.experiments.stability_page import draw_parameters, linear_limit
@@ -75,8 +75,7 @@ def make_parameters(setup: Setup) -> dict[str, Any]:
         "panels": [_panel(noise, part, found) for (noise, part), found in curves.items()],
         "limits": [_limits(noise, parts) for noise, parts in limits.items()],
     }
-    write_json(setup.out / "parameters.json", data)
-    draw_parameters(data, setup.out)
+    keep(setup.out, "parameters", data, draw_parameters)
     return data
 
 

@@ -67,7 +67,8 @@ def _figure(data: Mapping[str, Any], noise: float, folder: Path, name: str) -> N
                 style = "-" if curve["inside"] else "--"
                 axes.plot(steps, curve["psnr"], style, color=shade, label=_label(panel["part"], curve))
                 if curve["diverged"]:
-                    axes.plot(steps[-1], max(curve["psnr"][-1], lowest), "x", color=shade, clip_on=False)
+                    left = next((i for i, v in enumerate(curve["psnr"]) if v < lowest), len(steps) - 1)
+                    axes.plot(steps[left], max(curve["psnr"][left], lowest), "x", color=shade, clip_on=False)
             highest = max(max(curve["psnr"]) for curve in curves)
             axes.set_ylim(max(axes.get_ylim()[0], lowest), highest + 0.3)
             axes.set(xlabel="iteration", ylabel="PSNR (dB)", xscale="log")

@@ -6,9 +6,10 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from pnpladmm.experiments.page import write_json
+from pnpladmm.experiments.page import keep
 from pnpladmm.experiments.paper import SECONDS, figures_of
 from pnpladmm.experiments.protocol import Compared
 from pnpladmm.experiments.running import Batch, Clock, Setup, Unit, run, run_units, warm_up
@@ -58,8 +59,7 @@ def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur")
         "titles": {OBSERVED: STARTS.get(task, "As observed"), **{method.name: method.title for method in methods}},
         "rows": rows,
     }
-    write_json(setup.out / f"{table_name(task)}.json", data)
-    draw_table(data, setup.out, table_name(task))
+    keep(setup.out, table_name(task), data, partial(draw_table, name=table_name(task)))
     return data
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pnpladmm.experiments.page import write_json
+from pnpladmm.experiments.page import keep
 from pnpladmm.experiments.progress import Progress
 from pnpladmm.experiments.protocol import Compared
 from pnpladmm.experiments.running import Batch, Setup, run
@@ -89,8 +89,7 @@ def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, t
         "titles": {method.name: method.title for method in methods},
         "searches": found,
     }
-    write_json(setup.out / "tune.json", data)
-    draw_tuning(data, setup.out)
+    keep(setup.out, "tune", data, draw_tuning)
     return table
 
 
