@@ -142,6 +142,8 @@ def test_a_gradient_step_is_checked_in_the_run() -> None:
     unmeasured = certificate(Unmeasured(0.01))
     assert unmeasured.level is pl.Level.OUTSIDE
     assert "not measured" in unmeasured.failures[0]
+    unrecorded = pl.solve(problem, pl.LADMM.certified(GradientStep(0.01), problem, 0.03), 30, 0, record=False)
+    assert unrecorded.certificate.level is pl.Level.OUTSIDE
 
 
 def test_the_batch_certificate_is_the_weakest() -> None:

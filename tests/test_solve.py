@@ -305,3 +305,17 @@ def test_a_bent_schedule_falls_late() -> None:
         assert float(late.sigma_at(k)) == pytest.approx(49 / 255 * (0.02 / (49 / 255)) ** share)
     assert float(late.sigma_at(2)) > float(even.sigma_at(2))
     assert float(late.sigma_at(4)) == float(even.sigma_at(4)) == pytest.approx(0.02)
+
+
+def test_without_record_the_picture_is_the_same_and_the_history_short() -> None:
+    problem, sharp = small_problem()
+    method = pl.LADMM.certified(SoftThreshold(), problem, 0.02)
+    full, bare = (pl.solve(problem, method, 12, 0.0, reference=sharp, record=record) for record in (True, False))
+    assert torch.equal(full.image, bare.image)
+    torch.testing.assert_close(full.history.x_change, bare.history.x_change, rtol=0, atol=0)
+    torch.testing.assert_close(full.history.z_change, bare.history.z_change, rtol=0, atol=0)
+    for name in ("data_fit", "objective", "lagrangian", "psnr", "curvature"):
+        assert getattr(bare.history, name) is None, name
+    assert len(bare.history) == 12
+    assert bare.status is full.status
+    assert bare.certificate == full.certificate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,12 +22,11 @@ from pnpladmm.tensors import PerPicture
 Value = TypeVar("Value")
 
 DENOISER, BLUR, PRECONDITIONER = "denoiser", "blur", "preconditioner"
-_RECORD: dict[str, Any] = {"record": False} if "record" in inspect.signature(solve).parameters else {}
 
 
 def run_bare(problem: Problem, method: Method, iterations: int | None = None, start: Tensor | None = None) -> Result:
     """A run without history and without a tolerance that could end it early."""
-    return solve(problem, method, iterations, 0.0, start, **_RECORD)
+    return solve(problem, method, iterations, 0.0, start, record=False)
 
 
 class Spans:

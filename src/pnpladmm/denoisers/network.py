@@ -110,7 +110,9 @@ class NetworkDenoiser:
                 restored = self._apply(copies, colour, math.sqrt(copies) * plane_sigmas).mean(1)
             restored = restored.reshape(x.shape)
         unchanged = (sigmas == 0).reshape(-1, 1, 1, 1)
-        return torch.where(unchanged.to(x.device), x.detach(), restored) if bool(unchanged.any()) else restored
+        if not bool(unchanged.any()):
+            return restored
+        return torch.where(unchanged.to(x.device, non_blocking=True), x.detach(), restored)
 
     def _apply(self, channels: int, x: Tensor, sigmas: Tensor) -> Tensor:
         """Run the network of `channels` channels on x, in its dtype, at its stride and scale."""
@@ -123,12 +125,12 @@ class NetworkDenoiser:
         with torch.inference_mode():
             for start in range(0, len(x), step):
                 part = slice(start, start + step)
-                unit = gain[part].to(self.device).reshape(-1, 1, 1, 1)
+                unit = gain[part].to(self.device, non_blocking=True).reshape(-1, 1, 1, 1)
                 # Scaled in the picture's own dtype, and only then made float32.
                 scaled = (x[part].to(self.device) / unit.to(x.dtype)).float()
-                padded = functional.pad(scaled, padding, mode="replicate")
+                padded = functional.pad(scaled, padding, mode="replicate") if any(padding) else scaled
                 padded = padded.contiguous(memory_format=torch.channels_last)
-                level = (sigmas[part] / gain[part]).float().to(self.device)
+                level = (sigmas[part] / gain[part]).float().to(self.device, non_blocking=True)
                 out = network(padded, level)[..., :height, :width]
                 restored[part] = (out.to(x.dtype) * unit.to(x.dtype)).to(x.device)
         return restored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -235,8 +234,7 @@ def run(
     may_stop: bool = False,
 ) -> Result:
     """`solve` to the last iteration. Ctrl-C is passed on: half a run must never be taken for a whole one."""
-    options: Any = {"record": record} if "record" in inspect.signature(solve).parameters else {}
-    result = solve(batch.problem, method, iterations, tolerance=0.0, start=batch.start, callback=callback, **options)
+    result = solve(batch.problem, method, iterations, 0.0, batch.start, callback=callback, record=record)
     if not may_stop and Status.STOPPED in result.statuses:
         raise KeyboardInterrupt
     return result

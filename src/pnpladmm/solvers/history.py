@@ -34,7 +34,7 @@ class History:
     """`||z+ - z|| / ||z+||`, for methods with a split."""
     u_change: Tensor | None
     """`||u+ - u|| / ||z+||`: how far the split is from `z = Hx` (ADMM: `z = x`), relative to `z`."""
-    data_fit: Tensor
+    data_fit: Tensor | None
     """`h(Hx)`."""
     objective: Tensor | None
     """`E(x) = h(Hx) + lambda f(x)`, where `f` can be evaluated."""
@@ -67,23 +67,25 @@ class History:
 class Recorder:
     """Collects rows on the device; nothing waits for it until the run is over."""
 
-    def __init__(self, problem: Problem, method: Method, reference: Tensor | None) -> None:
-        self.problem, self.method = problem, method
+    def __init__(self, problem: Problem, method: Method, reference: Tensor | None, everything: bool = True) -> None:
+        """Without `everything` the changes are all that is kept."""
+        self.problem, self.method, self.everything = problem, method, everything
         self.reference = None if reference is None else _check_reference(problem, reference)
         self.rows: list[dict[str, Tensor | None]] = []
         self.seconds: list[float] = []
         self.calls: list[int] = []
         self.began = time.perf_counter()
 
-    def add(self, old: State, new: State, running: Tensor) -> dict[str, Tensor | None]:
-        """Measure the step from `old` to `new` for the pictures that took it."""
+    def add(self, new: State, moved: dict[str, Tensor | None], running: Tensor) -> dict[str, Tensor | None]:
+        """Measure the step to `new`, which changed by `moved`, for the pictures that took it."""
         p, m = self.problem, self.method
-        row: dict[str, Tensor | None] = {**changes(old, new)}
-        row["data_fit"] = p.data_term.value(m.blurred(p, new), p.observed)
-        row["objective"] = m.objective(p, new)
-        row["lagrangian"] = m.lagrangian(p, new)
-        row["curvature"] = self._curvature(new)
-        row["psnr"] = None if self.reference is None else self._psnr(new.x)
+        row = dict(moved)
+        if self.everything:
+            row["data_fit"] = p.data_term.value(m.blurred(p, new), p.observed)
+            row["objective"] = m.objective(p, new)
+            row["lagrangian"] = m.lagrangian(p, new)
+            row["curvature"] = self._curvature(new)
+            row["psnr"] = None if self.reference is None else self._psnr(new.x)
         for name, value in row.items():
             if value is not None:
                 row[name] = torch.where(running, value.double(), torch.nan)
@@ -108,12 +110,13 @@ class Recorder:
 
     def _column(self, name: str) -> Tensor | None:
         if not self.rows:
-            return torch.zeros(0, self.problem.pictures) if name in ("x_change", "data_fit") else None
+            return torch.zeros(0, self.problem.pictures) if name == "x_change" else None
         values = [row.get(name) for row in self.rows]
-        if all(v is None for v in values):
+        known = next((v for v in values if v is not None), None)
+        if known is None:
             return None
-        empty = torch.full((self.problem.pictures,), torch.nan, dtype=torch.float64)
-        return torch.stack([empty if v is None else v.cpu() for v in values])
+        empty = torch.full_like(known, torch.nan)
+        return torch.stack([empty if v is None else v for v in values]).cpu()
 
     def _psnr(self, x: Tensor) -> Tensor:
         assert self.reference is not None

@@ -44,13 +44,16 @@ def solve(
     start: Start | State = None,
     reference: Tensor | None = None,
     callback: Callback | None = None,
+    record: bool = True,
 ) -> Result:
     """Run a method until every picture is done.
 
     A picture is done when the relative changes of its `x`, `z` and `u` are below `tolerance`, or when it
     diverges; it then stays as it is, whatever its neighbours do. `start` is `x0`, or the state of an earlier
     run, which goes on bit for bit. `iterations` is the most that are done: 100 by default, or the length of a
-    method's schedule. `reference` adds PSNR to the history. Ctrl-C returns what there is.
+    method's schedule. `reference` adds PSNR to the history. Without `record` the history holds the changes alone,
+    which the loop needs anyway, and no certificate is given that rests on measurements in the run. Ctrl-C returns
+    what there is.
     """
     if iterations is None:
         iterations = method.length or 100
@@ -63,15 +66,16 @@ def solve(
         state = start
     else:
         state = method.init(problem, start)
-    recorder = Recorder(problem, method, reference)
+    recorder = Recorder(problem, method, reference, record)
     monitor = _Monitor(problem, state, tolerance)
     stopped = False
     try:
         for k in range(1, iterations + 1):
             took_part = monitor.running
             old, new = state, method.step(problem, state)
-            state = monitor.advance(old, new)
-            row = recorder.add(old, new, took_part)
+            moved = changes(old, new)
+            state = monitor.advance(old, new, moved)
+            row = recorder.add(new, moved, took_part)
             if callback is not None and callback(Progress(state.iteration, state, row)):
                 stopped = True
                 break
@@ -112,9 +116,9 @@ class _Monitor:
         # A step half as large as the picture is not calm: then the start is the better picture to return.
         self.least_change = torch.full((problem.pictures,), 0.5, dtype=torch.float64, device=device)
 
-    def advance(self, old: State, new: State) -> State:
+    def advance(self, old: State, new: State, change: dict[str, Tensor | None]) -> State:
         """Take the step for the pictures still running and see how each of them fared."""
-        moved = [change for change in changes(old, new).values() if change is not None]
+        moved = [value for value in change.values() if value is not None]
         size = squared_norm(new.x)
         finite = torch.isfinite(torch.stack([*moved, size])).all(0)
         diverged = finite & (size > self.limit)
