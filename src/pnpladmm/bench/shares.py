@@ -66,7 +66,8 @@ def run(options: Options) -> Report:
         sources.append(source)
         options.say(f"{case.pictures} of {case.size[0]}x{case.size[1]}, P = {case.kernels}")
         rows.append(_measure(case, problem, denoiser, "eager", operations, rate, options))
-        if (compiled := _compiled(options)) is not None:
+        # Compiling takes longer than a few pictures: it is for batches, again and again.
+        if case.pictures > 1 and (compiled := _compiled(options)) is not None:
             rows.append(_measure(case, problem, compiled, "compiled", operations, rate, options))
     columns = ("pictures", "network", "s in all", "s a picture", *PARTS, "outside the denoiser")
     table = Table(
