@@ -48,7 +48,8 @@ class GradientStepDenoiser(NetworkDenoiser):
     networks, name, sigma_max, scale, device:
         As for `NetworkDenoiser`; the network is homogeneous, so nothing needs scaling.
     relaxation:
-        `gamma` in (0, 1]: `D_gamma = gamma D + (1 - gamma) Id`, its curvature is gamma times as large.
+        `gamma` in (0, 1]: `D_gamma = gamma D + (1 - gamma) Id`, its curvature is gamma times as large. By default
+        what the weights say.
     precision:
         float32 by default, everywhere: on GPUs with TF32 off, since what is checked is smaller than its rounding.
     tile:
@@ -60,7 +61,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         self,
         networks: Mapping[int, SmoothUNet],
         *,
-        relaxation: float = 1.0,
+        relaxation: float | None = None,
         name: str = "gradient step",
         sigma_max: float = SIGMA_MAX,
         scale: float = 1.0,
@@ -69,6 +70,8 @@ class GradientStepDenoiser(NetworkDenoiser):
         tile: int = TILE,
     ) -> None:
         """Take the networks over, as `NetworkDenoiser` does."""
+        if relaxation is None:
+            relaxation = min((float(network.relaxation) for network in networks.values()), default=1.0)
         if not (0 < relaxation <= 1):
             raise InputError(f"relaxation = {relaxation}: give a number above 0 and up to 1")
         super().__init__(

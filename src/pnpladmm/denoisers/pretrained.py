@@ -11,16 +11,19 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from pnpladmm.denoisers import drunet, light
+from pnpladmm.denoisers import drunet, light, smooth_unet
 from pnpladmm.denoisers.base import Promise
 from pnpladmm.denoisers.drunet import DRUNet
+from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.network import SIGMA_MAX, NetworkDenoiser
+from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
@@ -28,10 +31,13 @@ WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 SHIPPED: dict[str, dict[int, str]] = {
     "drunet": {3: "drunet_color.safetensors", 1: "drunet_grey.safetensors"},
     "light": {3: "light_color.safetensors", 1: "light_grey.safetensors"},
+    "prox-drunet": {3: "prox_drunet_color.safetensors"},
 }
 """The file of each shipped network for each number of channels; colour is required, grey is not."""
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
+
+Network: TypeAlias = DRUNet | LightNet | SmoothUNet
 
 
 def load_network(
@@ -42,11 +48,13 @@ def load_network(
     compile_network: bool = False,
     scale: float = 1.0,
     promise: Promise = Promise.MMSE,
+    relaxation: float | None = None,
 ) -> NetworkDenoiser:
-    """Load "drunet", "light" or a weight file (.safetensors, .pth, .pt) as a denoiser.
+    """Load "drunet", "light", "prox-drunet" or a weight file (.safetensors, .pth, .pt) as a denoiser.
 
-    `device` defaults to the CPU; the other parameters are those of `NetworkDenoiser`. Everything that is
-    wrong with a file is an `InputError` of one line that names it.
+    `device` defaults to the CPU; the other parameters are those of `NetworkDenoiser`. A smooth network becomes a
+    `GradientStepDenoiser`, whatever `promise` and `compile_network` say; `relaxation` is for those alone. Everything
+    that is wrong with a file is an `InputError` of one line that names it.
     """
     if str(name_or_path) in SHIPPED:
         name = str(name_or_path)
@@ -61,20 +69,28 @@ def load_network(
         name = path.stem
         network = read_network(path)
         networks = {network.channels: network}
+    device = device if device is not None else "cpu"
+    smooth = {channels: net for channels, net in networks.items() if isinstance(net, SmoothUNet)}
+    if smooth:
+        return GradientStepDenoiser(
+            smooth, relaxation=relaxation, name=name, scale=scale, device=device, precision=precision
+        )
+    if relaxation is not None:
+        raise InputError(f"{name_or_path}: relaxation is for gradient steps, and this network is none")
     return NetworkDenoiser(
         networks,
         promise=promise,
         name=name,
         sigma_max=SIGMA_MAX,
         scale=scale,
-        device=device if device is not None else "cpu",
+        device=device,
         precision=precision,
         compile_network=compile_network,
     )
 
 
-def _shipped_networks(name: str) -> dict[int, DRUNet | LightNet]:
-    networks: dict[int, DRUNet | LightNet] = {}
+def _shipped_networks(name: str) -> dict[int, Network]:
+    networks: dict[int, Network] = {}
     for channels, file in SHIPPED[name].items():
         path = WEIGHTS_FOLDER / file
         if path.is_file():
@@ -87,7 +103,7 @@ def _shipped_networks(name: str) -> dict[int, DRUNet | LightNet]:
     return networks
 
 
-def read_network(path: Path) -> DRUNet | LightNet:
+def read_network(path: Path) -> Network:
     """The network in a weight file, float32, on the CPU."""
     tensors, _ = read_tensors(path)
     return build_network(tensors, str(path))
@@ -134,7 +150,7 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     return {key.removeprefix("module."): value for key, value in content.items()}
 
 
-def build_network(tensors: Mapping[str, Tensor], source: str = "weights") -> DRUNet | LightNet:
+def build_network(tensors: Mapping[str, Tensor], source: str = "weights") -> Network:
     """The network whose parameters these tensors are, with them in it as float32.
 
     Channels, widths and numbers of blocks are inferred; every name and shape must then agree.
@@ -146,14 +162,16 @@ def build_network(tensors: Mapping[str, Tensor], source: str = "weights") -> DRU
             raise InputError(f"{source}: {key} is missing; not a whole {type(network).__name__}")
     for key, tensor in tensors.items():
         if key not in expected:
-            raise InputError(f"{source}: {key} is not a parameter of a bias-free {type(network).__name__}")
+            raise InputError(f"{source}: {key} is not a parameter of a {_kind(network)}")
         if tensor.shape != expected[key].shape:
             raise InputError(f"{source}: {key} has shape {tuple(tensor.shape)}, expected {tuple(expected[key].shape)}")
     network.load_state_dict({key: tensor.float() for key, tensor in tensors.items()}, assign=True)
+    if isinstance(network, SmoothUNet) and not 0 < float(network.relaxation) <= 1:
+        raise InputError(f"{source}: relaxation = {float(network.relaxation)}, expected a number in (0, 1]")
     return network
 
 
-def _empty_network(tensors: Mapping[str, Tensor], source: str) -> DRUNet | LightNet:
+def _empty_network(tensors: Mapping[str, Tensor], source: str) -> Network:
     """A network on the meta device (no memory) of the architecture that the names and shapes speak of."""
 
     def outputs(key: str) -> int:
@@ -175,23 +193,30 @@ def _empty_network(tensors: Mapping[str, Tensor], source: str) -> DRUNet | Light
             counts = tuple(blocks(rf"{part}\.\d+\.inner\.weight") for part in ("down1", "down2", "body"))
             hidden = tuple(outputs(f"{part}.0.inner.weight") for part in ("down1", "down2", "body"))
             return LightNet(outputs("tail.weight") // 4 or 1, tuple(map(outputs, names)), counts, hidden)
-    raise InputError(f"{source}: neither a DRUNet (m_head.weight, ...) nor a light network (head.weight, ...)")
+        if "entry.weight" in tensors:
+            names = ["entry.weight", "shrink1.weight", "shrink2.weight"]
+            counts = tuple(blocks(rf"{part}\.\d+\.inner\.weight") for part in ("down1", "down2", "body"))
+            return SmoothUNet(outputs("exit.weight") // 4 or 1, tuple(map(outputs, names)), counts)
+    raise InputError(
+        f"{source}: neither a DRUNet (m_head.weight, ...) nor a light network (head.weight, ...) nor a smooth one "
+        "(entry.weight, ...)"
+    )
 
 
-def new_network(
-    name: str, channels: int, widths: tuple[int, ...] | None = None, blocks: int | None = None
-) -> DRUNet | LightNet:
-    """An initialised, untrained "drunet" or "light"; widths and blocks as shipped unless given."""
+def new_network(name: str, channels: int, widths: tuple[int, ...] | None = None, blocks: int | None = None) -> Network:
+    """An initialised, untrained network of a shipped one's name; widths and blocks as shipped unless given."""
     if name not in SHIPPED:
         raise InputError(f"network = {name}: give one of {', '.join(SHIPPED)}")
-    shipped_widths = drunet.WIDTHS if name == "drunet" else light.WIDTHS
+    shipped_widths = {"drunet": drunet.WIDTHS, "light": light.WIDTHS, "prox-drunet": smooth_unet.WIDTHS}[name]
     if widths is not None and (len(widths) != len(shipped_widths) or min(widths) < 1):
         raise InputError(f"widths = {widths}: give {len(shipped_widths)} positive numbers for {name}")
     if blocks is not None and blocks < 1:
         raise InputError(f"blocks = {blocks}: give a number of at least 1")
-    network: DRUNet | LightNet
+    network: Network
     if name == "drunet":
         network = DRUNet(channels, widths or shipped_widths, blocks or drunet.BLOCKS)
+    elif name == "prox-drunet":
+        network = SmoothUNet(channels, widths or shipped_widths, (blocks,) * 3 if blocks else smooth_unet.BLOCKS)
     else:
         counts = (blocks,) * 3 if blocks else light.BLOCKS
         network = LightNet(channels, widths or light.WIDTHS, counts, widths or light.HIDDEN)
@@ -208,6 +233,10 @@ def multiply_adds_per_pixel(network: nn.Module, side: int = 64) -> float:
     with FlopCounterMode(display=False) as counter:
         deepcopy(network).to("meta")(x, torch.empty(1, device="meta"))
     return float(counter.get_total_flops()) / 2 / side**2
+
+
+def _kind(network: Network) -> str:
+    return type(network).__name__ if isinstance(network, SmoothUNet) else f"bias-free {type(network).__name__}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,11 +8,11 @@ picture and a noise map (which is 1 in these units) 2x2 into channels and works 
 the resolution, as the light network does; 380,864 multiply-adds a pixel, 49.9 GFLOP for 256x256 in colour, 16 MB.
 
 The activation is the smoothed ReLU `a(t) = (t + sqrt(t^2 + 1) - 1) / 2`, which has derivatives of every order:
-`g = 1/2 ||R||^2` needs one to have a gradient, a second to have a Hessian, and a third to be trained on it. With ReLU `g`
-would have kinks, and `D = Id - grad g` jumps. One reciprocal square root gives all of them; `a'` lies in (0, 1).
+`g = 1/2 ||R||^2` needs one to have a gradient, a second to have a Hessian, a third to be trained on it. With ReLU
+`g` would have kinks, and `D = Id - grad g` jumps. One reciprocal square root gives them all; `a'` lies in (0, 1).
 
-A gradient step needs `J^T R` (`J` is the Jacobian of `R`), and the largest eigenvalue of its Hessian needs products with
-that. Both are written out as passes of convolutions (`Linearisation`): a training step is then one ordinary backward
+A gradient step needs `J^T R` (`J` is the Jacobian of `R`), the largest eigenvalue of its Hessian needs products with
+it. Both are written out as passes of convolutions (`Linearisation`): a training step is then one ordinary backward
 pass, where automatic differentiation would go through itself two or three times, and a call keeps one tensor a block.
 """
 
@@ -42,12 +42,16 @@ class SmoothUNet(nn.Module):
     """The network for `channels` picture channels; sides must be multiples of `stride`."""
 
     stride = 8
+    relaxation: Tensor
+    """`gamma` of the gradient step these weights are meant for, a number in (0, 1]."""
 
     def __init__(self, channels: int = 3, widths: tuple[int, ...] = WIDTHS, blocks: tuple[int, ...] = BLOCKS) -> None:
         """Widths and residual blocks (each way) at 1/2, 1/4 and 1/8 of the resolution."""
         super().__init__()
         half, quarter, eighth = widths
         self.channels = channels
+        # A property of the weights, found after their training: it travels with them.
+        self.register_buffer("relaxation", torch.ones(()))
         self.entry = nn.Conv2d(4 * (channels + 1), half, 3, padding=1, bias=False)
         self.down1 = _blocks(half, blocks[0])
         self.shrink1 = nn.Conv2d(half, quarter, 2, stride=2, bias=False)
@@ -255,9 +259,11 @@ def _derivatives(t: Tensor) -> tuple[Tensor, Tensor]:
 def _conv(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, bias: bool = False) -> Tensor:
     """The layer's weight as a convolution in x's dtype: the layer itself, or a transposed layer's adjoint."""
     shift = layer.bias.to(x.dtype) if bias and layer.bias is not None else None
-    return functional.conv2d(x, layer.weight.to(x.dtype), shift, layer.stride, layer.padding)  # type: ignore[arg-type]
+    padding = 1 if layer.kernel_size == (3, 3) else 0
+    return functional.conv2d(x, layer.weight.to(x.dtype), shift, layer.stride[0], padding)
 
 
 def _adjoint(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor) -> Tensor:
     """The transposed convolution: a convolution's adjoint, or a transposed layer itself."""
-    return functional.conv_transpose2d(x, layer.weight.to(x.dtype), None, layer.stride, layer.padding)  # type: ignore[arg-type]
+    padding = 1 if layer.kernel_size == (3, 3) else 0
+    return functional.conv_transpose2d(x, layer.weight.to(x.dtype), None, layer.stride[0], padding)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -15,7 +15,7 @@ from pnpladmm.metrics import psnr
 from pnpladmm.operators.base import shape_of
 from pnpladmm.solvers.method import Method, PlugAndPlay, State
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, check_pictures, squared_norm
+from pnpladmm.tensors import InputError, PerPicture, check_pictures, squared_norm
 
 # Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
 CURVATURE_EVERY = 10
@@ -75,6 +75,7 @@ class Recorder:
         self.seconds: list[float] = []
         self.calls: list[int] = []
         self.began = time.perf_counter()
+        self.measure_curvature = _curvature_meter(method)
 
     def add(self, new: State, moved: dict[str, Tensor | None], running: Tensor) -> dict[str, Tensor | None]:
         """Measure the step to `new`, which changed by `moved`, for the pictures that took it."""
@@ -99,8 +100,10 @@ class Recorder:
         names = [f.name for f in fields(History) if f.name not in ("seconds", "denoiser_calls", "rounding")]
         columns = {name: self._column(name) for name in names}
         dtype = self.problem.observed.dtype
+        inside = getattr(getattr(self.method, "denoiser", None), "precision", dtype)
+        eps = max(torch.finfo(dtype).eps, torch.finfo(inside).eps)
         # Errors of single pixels add up like a random walk, the sum itself is taken in float64.
-        rounding = 100 * torch.finfo(dtype).eps / math.sqrt(self.problem.observed[0].numel())
+        rounding = 100 * eps / math.sqrt(self.problem.observed[0].numel())
         return History(
             **columns,  # type: ignore[arg-type]  # built from the fields' own names
             seconds=torch.tensor(self.seconds, dtype=torch.float64),
@@ -123,12 +126,21 @@ class Recorder:
         return psnr(x if x.shape == self.reference.shape else self.problem.observed_part(x), self.reference)
 
     def _curvature(self, state: State) -> Tensor | None:
-        m = self.method
+        m, v = self.method, getattr(state, "v", None)
         due = state.iteration % CURVATURE_EVERY == 0 or not self.rows
-        if not due or not isinstance(m, PlugAndPlay) or not isinstance(m.denoiser, MeasuredCurvature):
+        if not due or v is None or self.measure_curvature is None or not isinstance(m, PlugAndPlay):
             return None
-        v = getattr(state, "v", None)
-        return None if v is None else m.denoiser.curvature(v, m.sigma_d)
+        return self.measure_curvature(v, m.sigma_d)
+
+
+def _curvature_meter(method: Method) -> Callable[[Tensor, PerPicture], Tensor] | None:
+    """The denoiser's `curvature`, or one of its own for this run where it goes on from iterate to iterate."""
+    denoiser: object = getattr(method, "denoiser", None)
+    if not isinstance(denoiser, MeasuredCurvature):
+        return None
+    of_this_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
+    of_this_run = getattr(denoiser, "curvature_meter", None)
+    return denoiser.curvature if of_this_run is None else of_this_run()
 
 
 def changes(old: State, new: State) -> dict[str, Tensor | None]:

@@ -16,7 +16,8 @@ from torch import Tensor
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.denoisers.pretrained import new_network, read_network
+from pnpladmm.denoisers.pretrained import Network, new_network, read_network
+from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 from pnpladmm.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint, write_weights
 from pnpladmm.training.data import CropStore
@@ -25,6 +26,7 @@ from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
 
 MAX_ROLLBACKS = 5
 VALIDATION_SIGMAS = (5.0, 15.0, 25.0, 50.0)
+NAMES: dict[type, str] = {DRUNet: "drunet", LightNet: "light", SmoothUNet: "prox-drunet"}
 
 
 @dataclass(frozen=True)
@@ -242,11 +244,11 @@ class Training:
         }
 
 
-def _first_network(recipe: Recipe) -> DRUNet | LightNet:
+def _first_network(recipe: Recipe) -> Network:
     if recipe.start is None:
         return new_network(recipe.network, recipe.channels, recipe.widths, recipe.blocks)
     network = read_network(recipe.start)
-    name = "drunet" if isinstance(network, DRUNet) else "light"
+    name = NAMES[type(network)]
     if (name, network.channels) != (recipe.network, recipe.channels):
         raise InputError(
             f"{recipe.start}: holds a {name} for {network.channels} channels, and a {recipe.network} for "
