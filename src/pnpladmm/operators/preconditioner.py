@@ -1,16 +1,21 @@
 r"""An approximate inverse of `H^T p H + a` for a blur: a Wiener filter for each region of the picture.
 
 Where one kernel rules, `H^T p H + a` is nearly the convolution with spectrum `p |k(f)|^2 + a`, which the FFT
-inverts. With regions `v_q >= 0`, `sum_q v_q = 1` (the blur's own weights where they are segments),
+inverts. With regions `v_q >= 0`, `sum_q v_q = 1`,
 
-    M^-1 r = sum_q sqrt(v_q) F^-1 [ 1 / (p_q S_q(f) + a) ] F ( sqrt(v_q) r ),
+    M^-1 r = sum_q sqrt(v_q) F^-1 [ 1 / (p_q S_q(f) + t_q) ] F ( sqrt(v_q) r ),    t_q = max(a, FLOOR p_q max S_q),
 
-`p_q` the mean precision of the region and `S_q(f)` its mean of `|k_r(f)|^2`, `k_r = sum_i u_i(r) k_i` being the
-kernel at pixel `r`. Each term is `B^T C B` with `C` positive definite, and at every pixel some `v_q > 0`, so
-`M^-1` is symmetric positive definite, as conjugate gradient needs; a poor fit costs iterations, never the result.
+`p_q` the mean precision of the region and `S_q(f)` the power spectrum of its kernel. Each term is `B^T C B` with
+`C` positive definite, and at every pixel some `v_q > 0`, so `M^-1` is symmetric positive definite, as conjugate
+gradient needs; a poor fit costs iterations, never the result.
 
-With one region it is the best circulant matrix in the sense of T. Chan, 2 transforms of the picture; with the
-weights as regions it costs about as much as `H^T H`, and 2 steps do the work of 6 to 10 (docs/speed.md).
+A blur with few non-negative weights (segments) has them for regions, each with its own kernel: an application
+then costs about as much as `H^T H`. Any other blur is one region with `S` the mean of `|k_r(f)|^2` over its pixels
+`r` (the best circulant matrix, T. Chan): 2 transforms.
+
+Why `t` is not always `a`: what the blur has all but erased (`p S < t`) is left to the start and to later steps.
+Where regions meet, their filters are wrong, and a filter that amplifies weak frequencies by `1/a` makes of that
+small error in the data a large one in the picture (docs/speed.md has the numbers).
 """
 
 from __future__ import annotations
@@ -22,11 +27,13 @@ import torch
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
-from pnpladmm.operators.convolution import Size, fast_size
+from pnpladmm.operators.convolution import Size, fast_size, kernel_spectra
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
 
+# How far below the strongest frequency a filter still amplifies fully.
+FLOOR = 0.1
 # More regions than this cost more than they save.
 MOST_REGIONS = 16
 TINY = torch.finfo(torch.float64).tiny
@@ -40,6 +47,7 @@ class Regions:
     power: Tensor  # S_q(f), (b, Q, c, fft)
     share: Tensor  # v_q on the observed domain, each of sum 1, (b, Q, 1, h, w)
     fft_size: Size
+    floor: float
 
 
 class LocalWiener:
@@ -53,7 +61,9 @@ class LocalWiener:
             precision = (regions.share * precision.unsqueeze(1)).sum((-2, -1), keepdim=True)
         elif precision.ndim:
             precision = precision.unsqueeze(1)
-        self.filter = (precision * regions.power + (a.unsqueeze(1) if a.ndim else a)).reciprocal_()
+        power = precision * regions.power
+        floor = regions.floor * power.amax((-2, -1), keepdim=True)
+        self.filter = (power + torch.maximum(floor, a.unsqueeze(1) if a.ndim else a)).reciprocal_()
 
     def __call__(self, r: Tensor) -> Tensor:
         """`M^-1 r`."""
@@ -67,36 +77,41 @@ class LocalWiener:
 def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     """The weights as regions where they are few and not negative, else one region."""
     kernels, weights = (t.to(like.device, torch.float64) for t in (blur.kernels, blur.weights))
-    total = weights.sum(1, keepdim=True)
-    if weights.shape[1] <= MOST_REGIONS and bool((weights >= 0).all()):
-        v = torch.where(total > 0, weights / total.clamp_min(TINY), 1 / weights.shape[1])
-    else:
-        v = torch.ones_like(total)
     size = fast_size(blur.scene)
+    count = weights.shape[1]
+    if count <= MOST_REGIONS and bool((weights >= 0).all()):
+        total = weights.sum(1, keepdim=True)
+        v = torch.where(total > 0, weights / total.clamp_min(TINY), 1 / count)
+        # Weights need not sum to one: |total k_q|^2, its mean over the region.
+        scale = (_normalised(v) * total.square()).sum((-2, -1))[..., None, None]
+        power = scale * kernel_spectra(kernels, size, (0, 0)).abs().square()
+    else:
+        v = torch.ones_like(weights[:, :1])
+        power = mean_power(kernels, weights, size)
+    # One kernel on a torus: then M^-1 is the inverse itself.
+    exact = (
+        blur.boundary == "circular" and size == blur.scene and count == 1 and bool((weights == weights.mean()).all())
+    )
     return Regions(
         root=blur.on_scene(v).sqrt().to(like.dtype),
-        power=mean_power(kernels, weights, v, size).to(like.dtype),
+        power=power.to(like.dtype),
         share=_normalised(blur.on_observed(v)).to(like.dtype),
         fft_size=size,
+        floor=0.0 if exact else FLOOR,
     )
 
 
-def mean_power(kernels: Tensor, weights: Tensor, v: Tensor, size: Size) -> Tensor:
-    """`S_q(f) = sum_ij mean_q(u_i u_j) conj(k_i(f)) k_j(f)`, (b, Q, c, fft), for regions `v` (b, Q, 1, h, w)."""
+def mean_power(kernels: Tensor, weights: Tensor, size: Size) -> Tensor:
+    """`S(f) = sum_ij mean(u_i u_j) conj(k_i(f)) k_j(f)`, (b, 1, c, fft)."""
     kh, kw = kernels.shape[-2:]
-    # Autocorrelations have 2k - 1 pixels: the products are taken at that size and only their sum at the picture's.
+    # Autocorrelations have 2k - 1 pixels: the products are taken at that size, and only their sum at the picture's.
     small = fast_size((2 * kh - 1, 2 * kw - 1))
     spectra = rfft2(kernels, small).flatten(-2).movedim(1, -1)  # (b, c, f, P)
     flat = weights.flatten(2)
-    power = []
-    for share in _normalised(v).flatten(2).unbind(1):
-        gram = (share.unsqueeze(1) * flat) @ flat.mT  # (b, P, P)
-        power.append(((spectra @ gram.unsqueeze(1).to(spectra.dtype)) * spectra.conj()).sum(-1).real)
-    mean = torch.stack(power, 1)
-    mean = mean.view(*mean.shape[:-1], small[0], small[1] // 2 + 1)
-    correlation = irfft2(mean.to(spectra.dtype), small)
-    correlation = correlation.roll((kh - 1, kw - 1), (-2, -1))[..., : 2 * kh - 1, : 2 * kw - 1]
-    return rfft2(_wrapped(correlation, size, (kh - 1, kw - 1))).real.clamp_min(0)
+    gram = (flat @ flat.mT / flat.shape[-1]).unsqueeze(1).to(spectra.dtype)
+    power = ((spectra @ gram) * spectra.conj()).sum(-1).view(*spectra.shape[:2], small[0], small[1] // 2 + 1)
+    correlation = irfft2(power, small).roll((kh - 1, kw - 1), (-2, -1))[..., : 2 * kh - 1, : 2 * kw - 1]
+    return rfft2(_wrapped(correlation, size, (kh - 1, kw - 1))).real.clamp_min(0).unsqueeze(1)
 
 
 def _wrapped(values: Tensor, size: Size, origin: Size) -> Tensor:

@@ -1,10 +1,9 @@
 """Preconditioned conjugate gradient on a batch of pictures, each with its own steps and its own stop.
 
-The data step of half-quadratic splitting and ADMM, `(H^T p H + a) z = H^T p y + a v`, is `DataStep`. It keeps
-the gradient `g = H^T p (y - H z)` from one solve to the next: conjugate gradient knows its residual
-`r = g + a (v - z)`, so a solve that starts from the last `z`, whatever its `a` and `v`, applies `H` to no
-picture before its first step. Taking `H^T` of the small `y - H z`, and not the difference of two large
-pictures, also spares the digits that float32 has not got at weak noise.
+The data step of half-quadratic splitting and ADMM, `(H^T p H + a) z = H^T p y + a v`, is `DataStep`. Its
+residual is `r = g + a (v - z)` with `g = H^T p (y - H z)`: taking `H^T` of the small `y - H z`, and not the
+difference of two large pictures, spares digits that float32 has not got at weak noise. The `g` of the solution
+is known for free, so a solve that goes on from the last `z` applies `H` to no picture before its first step.
 """
 
 from __future__ import annotations
@@ -79,9 +78,9 @@ class DataStep:
         return H.adjoint(self.precision * (self.observed - H.forward(z)))
 
     def solve(self, a: Tensor, v: Tensor, z: Tensor, g: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The new `z` and its `g`, from `z` and its `g` (found here where it is not given).
+        """The new `z` and its `g`, from a `z` to start with and its `g` (found here where it is not given).
 
-        `a` is () or (B, 1, 1, 1). Stops where `z` is off by about `tolerance ||v||`.
+        `a` is () or (B, 1, 1, 1). Stops where the next correction is below about `tolerance ||v||`.
         """
         H, p = self.operator, self.precision
         g = self.gradient(z) if g is None else g
