@@ -109,11 +109,14 @@ class Certificate:
         return "\n".join([*lines, *([f"  {self.advice}"] if self.advice else [])])
 
 
-def certify(problem: Problem, method: Method, history: History) -> tuple[Certificate, ...]:
-    """A certificate for each picture of the batch."""
+def certify(
+    problem: Problem, method: Method, history: History, failed: Sequence[bool] | None = None
+) -> tuple[Certificate, ...]:
+    """A certificate for each picture of the batch; those that `failed` diverged, so something does not hold."""
     theorem = method.theorem(problem)
     advice = problem.data_term.advice(problem.observed)
-    return tuple(_certify(theorem, method.promise, history, i, advice) for i in range(problem.pictures))
+    failed = failed or [False] * problem.pictures
+    return tuple(_certify(theorem, method.promise, history, i, advice, failed[i]) for i in range(problem.pictures))
 
 
 def weakest(certificates: Sequence[Certificate]) -> Certificate:
@@ -121,7 +124,9 @@ def weakest(certificates: Sequence[Certificate]) -> Certificate:
     return max(certificates, key=lambda c: c.level.rank)
 
 
-def _certify(theorem: Theorem, promise: Promise, history: History, picture: int, advice: str) -> Certificate:
+def _certify(
+    theorem: Theorem, promise: Promise, history: History, picture: int, advice: str, failed: bool
+) -> Certificate:
     general = _check(theorem.general, picture)
     convex = _check(theorem.convex, picture)
     if general is not None and all(c.holds for c in general):
@@ -129,6 +134,8 @@ def _certify(theorem: Theorem, promise: Promise, history: History, picture: int,
             return Certificate(Level.PROVED, theorem.general_statement, general, advice=advice)
         if promise is Promise.GRADIENT_STEP:
             failures = _gradient_step_failures(history, picture)
+            if failed:
+                failures = ("the run diverged", *failures)
             if failures:
                 statement = "the constants hold, but the denoiser was not shown to be a proximal operator"
                 return Certificate(Level.OUTSIDE, statement, general, failures, advice)
@@ -176,9 +183,9 @@ def _gradient_step_failures(history: History, picture: int) -> tuple[str, ...]:
     if lagrangian is None or not len(lagrangian):
         failures.append("the Lagrangian was not evaluated in this run")
     else:
-        rise = float((lagrangian[1:] - lagrangian[:-1]).max()) if len(lagrangian) > 1 else 0.0
-        if rise > history.rounding * float(lagrangian.abs().max()):
-            failures.append(f"the Lagrangian rose by {rise:.3g} in one iteration")
+        rise = lagrangian.diff() - history.rounding * lagrangian[1:].abs()
+        if len(rise) and float(rise.max()) > 0:
+            failures.append(f"the Lagrangian rose by {float(lagrangian.diff()[rise.argmax()]):.3g} in one iteration")
     return tuple(failures)
 
 

@@ -97,6 +97,17 @@ class LADMM(PlugAndPlay):
         coupling = beta * (dot(state.u, residual) + squared_norm(residual) / 2)
         return problem.data_term.value(state.z, problem.observed) + prior + coupling
 
+    def gradient(self, problem: Problem, state: State) -> Tensor | None:
+        """`H^T grad h(Hx) + L_x (v - x)`, in the subdifferential of `E` at `x` if `x = D(v) = prox_phi(v)`.
+
+        `grad E(x)` itself where `phi` is smooth, as a gradient step's is. None at a start, which no denoiser made.
+        """
+        assert isinstance(state, LADMMState)
+        if state.v is None:
+            return None
+        misfit = problem.operator.adjoint(problem.data_term.gradient(state.Hx, problem.observed))
+        return misfit + per_picture(self.L_x, state.x) * (state.v - state.x)
+
     def theorem(self, problem: Problem) -> Theorem:
         """Descent of the Lagrangian for any `f`, convergence to a minimiser for convex `f`."""
         norm = problem.norm_squared.upper

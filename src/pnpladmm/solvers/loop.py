@@ -84,11 +84,13 @@ def solve(
     except KeyboardInterrupt:
         stopped = True
     history = recorder.history()
+    statuses = monitor.statuses(_rest(method, state, stopped))
+    failed = [status in (Status.DIVERGED, Status.NON_FINITE) for status in statuses]
     return Result(
         image=monitor.image(state),
-        statuses=monitor.statuses(_rest(method, state, stopped)),
+        statuses=statuses,
         history=history,
-        certificates=certify(problem, method, history),
+        certificates=certify(problem, method, history, failed),
         method=method,
         state=state,
     )
