@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("data", type=Path, help="folder of pictures")
     add("out", type=Path, help="weight file to write, ending in .safetensors")
-    add("--network", default="light", choices=["light", "drunet"])
+    add("--network", default="light", choices=["light", "drunet", "prox-drunet"])
     add("--channels", type=int, default=3, help="3 for colour, 1 for grey")
     add("--minutes", type=float, help="time budget")
     add("--steps", type=int, help="step budget")
@@ -50,6 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--validation", type=Path, help="folder of clean pictures for the PSNR table")
     add("--validation-seconds", type=float, default=Recipe.validation_seconds)
     add("--data-note", default="", help="what the pictures are, for the card")
+    gradient = parser.add_argument_group("prox-drunet", "a penalty keeps the largest eigenvalue of its Hessian below 1")
+    add = gradient.add_argument
+    add("--penalty", type=float, default=Recipe.penalty, help="its weight")
+    add("--margin", type=float, default=Recipe.margin, help="it begins so far below 1")
+    add("--penalty-crops", type=int, default=Recipe.penalty_crops, help="points in the pool it is taken over")
+    add("--penalty-crop", type=int, default=Recipe.penalty_crop, help="their side in pixels")
+    add("--penalty-every", type=int, default=Recipe.penalty_every, help="steps from one to the next")
+    add("--penalty-from", type=float, default=Recipe.penalty_from, help="share of the budget before the first")
     given = vars(parser.parse_args(arguments))
     on_gpu = given["device"].startswith("cuda")
     given["precision"] = given["precision"] or ("bfloat16" if on_gpu else "float32")

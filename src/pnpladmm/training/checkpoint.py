@@ -50,8 +50,9 @@ def write_checkpoint(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
     numbers: Mapping[str, float],
+    more: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Everything a training needs to go on as if it had not been stopped."""
+    """Everything a training needs to go on as if it had not been stopped; `more` is what only some have."""
     tensors = {f"network.{key}": value for key, value in network.state_dict().items()}
     tensors |= {f"average.{key}": value for key, value in average.items()}
     for name, parameter in network.named_parameters():
@@ -59,6 +60,7 @@ def write_checkpoint(
             tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value, dtype=torch.float32)
     # Bytes as float32, because a weight file holds floats only and the reader insists on it.
     tensors["generator"] = generator.get_state().float()
+    tensors |= {f"more.{key}": value for key, value in (more or {}).items()}
     replace_tensors(path, tensors, {"numbers": json.dumps(dict(numbers))})
 
 
@@ -68,6 +70,7 @@ def read_checkpoint(
     average: dict[str, Tensor],
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
+    more: dict[str, Tensor] | None = None,
 ) -> dict[str, float]:
     """Put a checkpoint back into a training's parts; returns its numbers (step, seconds, ...)."""
     tensors, metadata = read_tensors(path)
@@ -98,6 +101,8 @@ def read_checkpoint(
                 # The parameter's own memory layout, or the fused step would have to copy.
                 state[key] = torch.empty_like(parameter).copy_(state[key])
             optimizer.state[parameter] = state
+    if more is not None:
+        more.update({key.removeprefix("more."): value for key, value in tensors.items() if key.startswith("more.")})
     if saved_generator.numel() == generator.get_state().numel():
         generator.set_state(saved_generator)
     return numbers

@@ -1,6 +1,6 @@
 """How good a denoiser is: PSNR on a folder of clean pictures, and what it does under weak noise.
 
-    python -m pnpladmm.training.evaluate WEIGHTS FOLDER [--grey] [--sigmas 5 15 25 50] [--weak] [--card]
+    python -m pnpladmm.training.evaluate WEIGHTS FOLDER [--grey] [--sigmas 5 15 25 50] [--weak | --curvature] [--card]
 
 The noise of picture i is drawn from seed + i and scaled by sigma, so that every denoiser and every level sees
 the same; noisy pictures are not clipped. PSNR is that of each picture against a peak of 1, averaged.
@@ -12,14 +12,16 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.pretrained import load_network, read_tensors
 from pnpladmm.tensors import InputError
 from pnpladmm.training.checkpoint import write_weights
@@ -27,6 +29,7 @@ from pnpladmm.training.data import picture_files, read_tensor
 
 SIGMAS = (5.0, 15.0, 25.0, 50.0)
 WEAK_SIGMAS = (0.5, 1.0, 2.0, 5.0)
+PRODUCTS = 50
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,22 @@ class WeakNoiseRow:
     def gain(self) -> float:
         """PSNR gained over the noisy picture, in dB."""
         return self.denoised - self.noisy
+
+
+@dataclass(frozen=True)
+class CurvatureRow:
+    """The largest eigenvalue of a gradient step's Hessian at noisy pictures of one sigma (0-255 scale).
+
+    `most` and `mean` over the pictures; `over`: in how many it is 1 or more; `residual`: the largest
+    `||Hu - lambda u||`, which is small where the products were enough.
+    """
+
+    sigma: float
+    most: float
+    mean: float
+    over: int
+    residual: float
+    pictures: int
 
 
 def psnr(estimate: Tensor, clean: Tensor) -> float:
@@ -117,6 +136,34 @@ def weak_noise_table(
     return rows
 
 
+def curvature_table(
+    denoiser: Denoiser,
+    folder: Path,
+    sigmas: Sequence[float] = SIGMAS,
+    channels: int = 3,
+    *,
+    products: int = PRODUCTS,
+    seed: int = 0,
+    limit: int | None = None,
+) -> list[CurvatureRow]:
+    """The largest Hessian eigenvalue at each sigma, over the noisy pictures of a folder, from so many products."""
+    if not isinstance(denoiser, GradientStepDenoiser):
+        raise InputError(
+            f"{getattr(denoiser, 'name', 'this denoiser')} is no gradient step: it has no curvature to measure"
+        )
+    found: dict[float, list[tuple[float, float]]] = {sigma: [] for sigma in sigmas}
+    for clean, noise in _pictures(folder, channels, limit, seed):
+        for sigma in sigmas:
+            pair = denoiser.top_eigenpair(clean + sigma / 255 * noise, sigma / 255, products)
+            found[sigma].append((float(pair.value), float(pair.residual)))
+    rows = []
+    for sigma, pairs in found.items():
+        values, residuals = zip(*pairs, strict=True)
+        over = sum(value >= 1 for value in values)
+        rows.append(CurvatureRow(sigma, max(values), _mean(values), over, max(residuals), len(values)))
+    return rows
+
+
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
@@ -142,43 +189,73 @@ def format_weak_noise_table(rows: Sequence[WeakNoiseRow]) -> str:
     return "\n".join(lines)
 
 
-def write_into_card(weights: Path, rows: Sequence[PsnrRow], pictures: str) -> None:
-    """Put a PSNR table into the card of a weight file: in its metadata, and beside it as JSON."""
+def format_curvature_table(rows: Sequence[CurvatureRow], products: int) -> str:
+    """The curvature table as Markdown."""
+    lines = ["| sigma | lambda_max, most | mean | 1 or more | residual, most |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row.sigma:g} | {row.most:.4f} | {row.mean:.4f} | {row.over} of {row.pictures} | {row.residual:.1e} |"
+        for row in rows
+    ]
+    note = f"Largest eigenvalue of the Hessian at noisy pictures, from {products} products with it."
+    return "\n".join([*lines, note])
+
+
+def write_into_card(weights: Path, entries: Mapping[str, Any], relaxation: float | None = None) -> None:
+    """Put tables into the card of a weight file, in its metadata and beside it as JSON; and a relaxation, into both."""
     tensors, metadata = read_tensors(weights)
     try:
         card = json.loads(metadata.get("card", "{}"))
     except ValueError:
         raise InputError(f"{weights}: its card is not JSON; the file was not written by a training") from None
-    card["psnr"] = {f"{row.sigma:g}": round(row.psnr, 2) for row in rows}
-    card["psnr_on"] = f"{pictures}, {rows[0].pictures} pictures"
+    card |= entries
+    if relaxation is not None:
+        card["relaxation"] = relaxation
+        tensors["relaxation"] = torch.tensor(relaxation)
     write_weights(weights, tensors, card)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a network; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m pnpladmm.training.evaluate", description=__doc__)
-    parser.add_argument("weights", help="drunet, light or a weight file")
+    parser.add_argument("weights", help="drunet, light, prox-drunet or a weight file")
     parser.add_argument("folder", type=Path, help="folder of clean pictures")
     parser.add_argument("--grey", action="store_true", help="on the grey version of the pictures")
     parser.add_argument("--sigmas", type=float, nargs="+", default=None, help="noise levels, 0-255 scale")
-    parser.add_argument("--weak", action="store_true", help="the weak-noise table instead")
-    parser.add_argument("--card", action="store_true", help="write the PSNR table into the weights' card")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--weak", action="store_true", help="the weak-noise table instead")
+    kind.add_argument(
+        "--curvature", action="store_true", help="the largest Hessian eigenvalues of a gradient step instead"
+    )
+    parser.add_argument("--products", type=int, default=PRODUCTS, help="with the Hessian, for each eigenvalue")
+    parser.add_argument("--relaxation", type=float, help="gamma of a gradient step; --card writes it into the weights")
+    parser.add_argument("--card", action="store_true", help="write the table into the weights' card")
     parser.add_argument("--limit", type=int, default=None, help="only the first so many pictures")
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args(arguments)
     channels = 1 if given.grey else 3
+    entries: dict[str, Any] = {}
     try:
-        denoiser = load_network(given.weights, device=given.device)
+        denoiser = load_network(given.weights, device=given.device, relaxation=given.relaxation)
         if given.weak:
             levels = given.sigmas or WEAK_SIGMAS
             weak = weak_noise_table(denoiser, given.folder, levels, channels, limit=given.limit)
             print(format_weak_noise_table(weak))
+        elif given.curvature:
+            levels = given.sigmas or SIGMAS
+            curved = curvature_table(
+                denoiser, given.folder, levels, channels, products=given.products, limit=given.limit
+            )
+            print(format_curvature_table(curved, given.products))
+            entries["lambda_max"] = {f"{row.sigma:g}": round(row.most, 4) for row in curved}
+            entries["lambda_max_on"] = f"{given.folder.name}, {curved[0].pictures} pictures"
         else:
             levels = given.sigmas or SIGMAS
             rows = psnr_table(denoiser, given.folder, levels, channels, limit=given.limit)
             print(format_psnr_table(rows))
-            if given.card:
-                write_into_card(Path(given.weights), rows, given.folder.name)
+            entries["psnr"] = {f"{row.sigma:g}": round(row.psnr, 2) for row in rows}
+            entries["psnr_on"] = f"{given.folder.name}, {rows[0].pictures} pictures"
+        if given.card and entries:
+            write_into_card(Path(given.weights), entries, given.relaxation)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.network import NetworkDenoiser
@@ -40,6 +41,7 @@ class Progress:
     learning_rate: float
     crops_per_second: float
     psnr: dict[str, float] | None = None
+    note: str = ""
 
     def __str__(self) -> str:
         """One line for a log."""
@@ -49,7 +51,7 @@ class Progress:
         )
         if self.psnr:
             line += "  PSNR " + "  ".join(f"{sigma}: {value:.2f}" for sigma, value in self.psnr.items())
-        return line
+        return line + self.note
 
 
 class Training:
@@ -83,6 +85,8 @@ class Training:
         self.loss = math.nan
         self.psnr: dict[str, float] = {}
         self.psnr_on: str | None = None
+        self.more: dict[str, Tensor] = {}
+        """What only some trainings carry from step to step; part of the checkpoint."""
         self._resume()
         self.pictures = CropStore.from_folder(recipe.data, recipe.channels, recipe.crop, self.device, recipe.scales)
         self._loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = self._weighted_loss
@@ -103,7 +107,7 @@ class Training:
         path = checkpoint_path(self.recipe.out)
         if not (self.recipe.resume and path.is_file()):
             return
-        numbers = read_checkpoint(path, self.network, self.average, self.optimizer, self.generator)
+        numbers = read_checkpoint(path, self.network, self.average, self.optimizer, self.generator, self.more)
         self.step = int(numbers.get("step", 0))
         self.rate_factor = numbers.get("rate_factor", 1.0)
         self.loss = numbers.get("loss", math.nan)
@@ -130,6 +134,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss_of(clean, noise, sigma)
         loss.backward()  # type: ignore[no-untyped-call]
+        self._add_gradients()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.clip, foreach=True)
         self.optimizer.step()
         self.step += 1
@@ -138,6 +143,13 @@ class Training:
         with torch.no_grad():
             torch._foreach_lerp_(self._averaged, self._live, 1 - keep)
         return loss.detach()
+
+    def _add_gradients(self) -> None:
+        """Add the gradients of what a training wants beyond a small error; most want nothing."""
+
+    def _note(self) -> str:
+        """What a training has to say for the log beyond its loss."""
+        return ""
 
     def run(self, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """Train until the budget is spent; write weights and card; return the card."""
@@ -173,7 +185,7 @@ class Training:
             crops = (self.step - first) * recipe.batch
             speed = crops / max(1e-9, self.seconds - began)
             rate = float(self.optimizer.param_groups[0]["lr"])
-            say(Progress(self.step, self.seconds, min(1.0, self.share), loss, rate, speed, psnr))
+            say(Progress(self.step, self.seconds, min(1.0, self.share), loss, rate, speed, psnr, self._note()))
         # Weights first: they are what a training is for, and validation may take a while.
         self.save()
         if recipe.validation is not None:
@@ -192,7 +204,7 @@ class Training:
             "rate_factor": self.rate_factor,
         }
         path = checkpoint_path(self.recipe.out)
-        write_checkpoint(path, self.network, self.average, self.optimizer, self.generator, numbers)
+        write_checkpoint(path, self.network, self.average, self.optimizer, self.generator, numbers, self.more)
 
     def _snapshot(self) -> dict[str, Tensor]:
         return {key: value.detach().clone() for key, value in self.average.items()}
@@ -209,11 +221,13 @@ class Training:
         assert self.recipe.validation is not None
         averaged = deepcopy(self.network)
         averaged.load_state_dict(self.average)
-        denoiser = NetworkDenoiser({self.recipe.channels: averaged}, precision=torch.float32)
-        rows = psnr_table(denoiser, self.recipe.validation, VALIDATION_SIGMAS, self.recipe.channels)
+        rows = psnr_table(self._denoiser(averaged), self.recipe.validation, VALIDATION_SIGMAS, self.recipe.channels)
         self.psnr = {f"{row.sigma:g}": round(row.psnr, 2) for row in rows}
         self.psnr_on = f"{self.recipe.validation.name}, {rows[0].pictures} pictures"
         return self.psnr
+
+    def _denoiser(self, network: Network) -> Denoiser:
+        return NetworkDenoiser({self.recipe.channels: network}, precision=torch.float32)
 
     def card(self) -> dict[str, Any]:
         """What the weights are and how they were made; no paths, so that it can be shipped."""
@@ -259,4 +273,8 @@ def _first_network(recipe: Recipe) -> Network:
 
 def train(recipe: Recipe, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
     """Train as the recipe says and return the card; resumes from the checkpoint beside `recipe.out`."""
+    if recipe.network == "prox-drunet":
+        from pnpladmm.training.gradient_step import GradientStepTraining
+
+        return GradientStepTraining(recipe).run(progress)
     return Training(recipe).run(progress)

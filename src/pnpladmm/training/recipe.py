@@ -59,19 +59,31 @@ class Recipe:
     validation: Path | None = None
     validation_seconds: float = 120.0
     data_note: str = ""
+    penalty: float = 1.0
+    """For gradient steps: the weight of the penalty on their curvature (training/gradient_step.py)."""
+    margin: float = 0.05
+    """How far below 1 the curvature is to stay."""
+    penalty_crops: int = 32
+    penalty_crop: int = 64
+    penalty_every: int = 4
+    penalty_from: float = 0.1
+    """The share of the budget after which the penalty begins."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot be trained with."""
         if self.minutes is None and self.steps is None:
             raise InputError("a training without end: give minutes or steps")
-        for name in ("minutes", "steps", "batch", "crop", "learning_rate", "clip", "log_steps"):
+        above_0 = ("minutes", "steps", "batch", "crop", "learning_rate", "clip", "log_steps", "margin")
+        for name in (*above_0, "penalty_crops", "penalty_crop", "penalty_every"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name} = {value}: give a number above 0")
         if not self.scales or not all(0 < scale <= 1 for scale in self.scales):
             raise InputError(f"scales = {self.scales}: give numbers above 0 and up to 1")
-        if self.crop % 8:
-            raise InputError(f"crop = {self.crop}: give a multiple of 8, the networks' stride")
+        if self.crop % 8 or self.penalty_crop % 8:
+            raise InputError(f"crop = {self.crop}, penalty_crop = {self.penalty_crop}: give multiples of 8, the stride")
+        if not (math.isfinite(self.penalty) and self.penalty >= 0 and self.margin < 1):
+            raise InputError(f"penalty = {self.penalty}, margin = {self.margin}: give at least 0, and less than 1")
         if self.channels not in (1, 3):
             raise InputError(f"channels = {self.channels}: give 1 (grey) or 3 (colour)")
         if not 0 <= self.weak_noise <= 1:

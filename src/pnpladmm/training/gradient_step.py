@@ -1,0 +1,165 @@
+"""The training of a gradient-step denoiser: squared error, and a penalty on the largest eigenvalue of its Hessian.
+
+    loss = E ||D(x + sigma e) - x||^2 / m(sigma)  +  penalty E [ p + p^2 / margin ],   p = max(0, lambda - (1 - margin))
+
+`lambda = <u, H u>` with `H` the Hessian of `g` at a point `v` and `u` its leading eigenvector, held fixed: to first
+order an eigenvalue does not feel its eigenvector move. The linear part pushes until the bound holds, the square hardest
+where `lambda` passes 1. Only this side is penalised. The exact MMSE denoiser has `J_D = Cov(x|v) / sigma^2 >= 0`, that
+is `H <= 1`: up to the margin the penalty asks for nothing that the error does not ask for.
+
+What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At each
+visit a few products with the Hessian improve `u`, going on from the last visit's. A point whose `lambda` is below the
+bound gives way to a new crop, or to a step of the denoiser from where it was, as iterations take them. New points are
+crops (a quarter of them enlarged twofold, as smooth as blurred pictures) with 0 to 2.5 times the noise that the
+denoiser is told: a solver shows it restored pictures as well as ones with more noise than `sigma_d`.
+
+Precision: `bfloat16` is what the convolutions compute in, but for the first, which sees pictures in units of their
+noise and must not round them; pictures, residuals, their sums and the weights are float32. Eigenvalues that must be
+known to three digits are measured in float32 after the training (`evaluate --curvature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.pretrained import Network
+from pnpladmm.denoisers.ritz import largest_eigenvalue
+from pnpladmm.denoisers.smooth_unet import SmoothUNet
+from pnpladmm.training.loop import Training
+from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
+
+SIGMA_MIN = 0.2 / 255
+"""Pictures are divided by their noise level: none is below this."""
+NOISE_MAX = 2.5
+"""Noise in the points of the pool, at most, in units of what the denoiser is told."""
+ENLARGED, WALK = 0.25, 0.5
+"""Shares of new points that are smooth, and of good points that go a step of the denoiser instead of leaving."""
+PRODUCTS = 4
+"""With the Hessian, at each visit of a point."""
+VISITS_MIN, VISITS_MAX = 3, 30
+"""A point below the bound gives way after the first; the worst one after the second, since there are others."""
+
+
+class GradientStepTraining(Training):
+    """A training of `SmoothUNet` for `D = Id - grad g`."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """As any training, with a pool of points; `more` holds it, so that it is part of the checkpoint."""
+        super().__init__(recipe)
+        self._curvature_of: Callable[[Tensor, Tensor, Tensor], Tensor] = self._curvature
+        if recipe.compile_network:
+            # `_improve` is not: its graph is the longest to compile, and nothing is gained by fusing without gradients.
+            self._curvature_of = torch.compile(self._curvature, dynamic=False)
+        expected = (recipe.penalty_crops, recipe.channels, recipe.penalty_crop, recipe.penalty_crop)
+        pool = {key: value.to(self.device) for key, value in self.more.items()}
+        self.more = pool if pool and pool["v"].shape == expected else self._new_points()
+
+    @property
+    def smooth(self) -> SmoothUNet:
+        """The network."""
+        assert isinstance(self.network, SmoothUNet)
+        return self.network
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.recipe.precision == "bfloat16" else torch.float32
+
+    def _weighted_loss(self, clean: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
+        sigma = sigma.clamp_min(SIGMA_MIN)
+        noisy = clean + sigma.reshape(-1, 1, 1, 1) * noise
+        restored = noisy - self.smooth.linearise(noisy, sigma, dtype=self._dtype).gradient
+        error = (restored - clean).square().mean((1, 2, 3))
+        return (error / expected_error(sigma)).mean()
+
+    def _add_gradients(self) -> None:
+        recipe = self.recipe
+        if recipe.penalty == 0 or self.step % recipe.penalty_every or self.share < recipe.penalty_from:
+            return
+        pool = self.more
+        pool["u"], gradient = self._improve(pool["v"], pool["sigma"], pool["u"])
+        curvature = self._curvature_of(pool["v"], pool["sigma"], pool["u"])
+        excess = (curvature - (1 - recipe.margin)).clamp_min(0)
+        penalty = recipe.penalty * (excess + excess.square() / recipe.margin).mean()
+        penalty.backward()  # type: ignore[no-untyped-call]
+        pool["curvature"] = curvature.detach()
+        self._move_on(gradient)
+
+    def _improve(self, v: Tensor, sigma: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """A better eigenvector, and the gradient of `g`, at the points of the pool."""
+        with torch.no_grad():
+            here = self.smooth.linearise(v, sigma, products=True, dtype=self._dtype)
+            found = largest_eigenvalue(here.product, u, PRODUCTS)
+        return found.vector, here.gradient
+
+    def _curvature(self, v: Tensor, sigma: Tensor, u: Tensor) -> Tensor:
+        """`<u, H u>` of each point, for `||u|| = 1`."""
+        product = self.smooth.linearise(v, sigma, products=True, dtype=self._dtype).product(u)
+        return (u * product).flatten(1).sum(1)
+
+    def _move_on(self, gradient: Tensor) -> None:
+        """Points that are well below the bound, or have been here for long, give way; all on the device."""
+        pool = self.more
+        visits = pool["visits"] + 1
+        good = (pool["curvature"] < 1 - self.recipe.margin) & (visits >= VISITS_MIN)
+        # Not `> 1e3`: what is not a number must go, too.
+        leaves = good | (visits >= VISITS_MAX) | ~(pool["curvature"].abs() <= 1e3)
+        draws = torch.rand(2, len(leaves), generator=self.generator, device=self.device)
+        walks = good & (draws[0] < WALK)
+        step = {**pool, "v": pool["v"] - draws[1].reshape(-1, 1, 1, 1) * gradient}
+        fresh = self._new_points()
+        for key, new in fresh.items():
+            shape = (-1, *(1,) * (new.ndim - 1))
+            new = torch.where(walks.view(shape), step[key], new)
+            pool[key] = torch.where(leaves.view(shape), new, pool[key])
+        pool["visits"] = torch.where(leaves, 0.0, visits)
+
+    def _new_points(self) -> dict[str, Tensor]:
+        """Points with noise, the levels that the denoiser is told, random directions of norm 1."""
+        recipe, count = self.recipe, self.recipe.penalty_crops
+
+        def uniform() -> Tensor:
+            return torch.rand(count, generator=self.generator, device=self.device).reshape(-1, 1, 1, 1)
+
+        crops = self.pictures.crops(count, recipe.penalty_crop, self.generator)
+        side = recipe.penalty_crop // 2
+        enlarged = functional.interpolate(crops[..., :side, :side], scale_factor=2, mode="bilinear")
+        crops = torch.where(uniform() < ENLARGED, enlarged, crops)
+        sigma = draw_sigma(count, recipe.weak_noise, self.generator).clamp_min(SIGMA_MIN)
+        noise, direction = (torch.empty_like(crops).normal_(generator=self.generator) for _ in range(2))
+        strength = NOISE_MAX * uniform() ** 1.5  # in half of them less than the denoiser is told
+        visits, curvature = torch.zeros(2, count, device=self.device).unbind()
+        return {
+            "v": crops + strength * sigma.reshape(-1, 1, 1, 1) * noise,
+            "sigma": sigma,
+            "u": direction / direction.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1),
+            "visits": visits.clone(),
+            "curvature": curvature.clone(),
+        }
+
+    def _roll_back(self, good: dict[str, Tensor]) -> None:
+        super()._roll_back(good)
+        self.more = self._new_points()
+
+    def _note(self) -> str:
+        curvature = self.more["curvature"]
+        over = float((curvature >= 1).float().mean())
+        return f"  lambda {float(curvature.mean()):.3f}, most {float(curvature.max()):.3f}, {100 * over:.0f} % over 1"
+
+    def _denoiser(self, network: Network) -> Denoiser:
+        assert isinstance(network, SmoothUNet)
+        return GradientStepDenoiser({self.recipe.channels: network})
+
+    def card(self) -> dict[str, Any]:
+        """As for every training, with the penalty."""
+        recipe = self.recipe
+        loss = "squared error, weighted by the noise level alone; penalty on the Hessian's largest eigenvalue"
+        penalty = {"weight": recipe.penalty, "margin": recipe.margin, "from": recipe.penalty_from}
+        penalty |= {"crops": recipe.penalty_crops, "crop": recipe.penalty_crop, "every": recipe.penalty_every}
+        return super().card() | {"loss": loss, "penalty": penalty, "relaxation": float(self.smooth.relaxation)}
