@@ -190,9 +190,10 @@ def test_a_hostile_shape_costs_no_memory() -> None:
         build_network(shapes)
 
 
-def test_the_shipped_light_weights_serve_colour_and_grey() -> None:
-    denoiser = load_network("light")
-    assert denoiser.channels == (1, 3)
+@pytest.mark.parametrize(("name", "own", "largest"), [("light", (1, 3), 12_000_000), ("drunet", (3,), 66_000_000)])
+def test_the_shipped_weights_serve_colour_and_grey(name: str, own: tuple[int, ...], largest: int) -> None:
+    denoiser = load_network(name)
+    assert denoiser.channels == own
     torch.manual_seed(0)
     ramp = torch.linspace(0.2, 0.8, 64)
     clean = (ramp[None, :] * ramp[:, None])[None, None]
@@ -201,8 +202,8 @@ def test_the_shipped_light_weights_serve_colour_and_grey() -> None:
         noisy = x + 25 / 255 * torch.randn_like(x)
         before, after = (float((y - x).square().mean()) for y in (noisy, denoiser(noisy, 25 / 255)))
         assert after < before / 20
-    for file in pretrained.SHIPPED["light"].values():
-        path = pretrained.WEIGHTS_FOLDER / file
-        assert path.stat().st_size <= 12_000_000
+    for channels in own:
+        path = pretrained.WEIGHTS_FOLDER / pretrained.SHIPPED[name][channels]
+        assert path.stat().st_size <= largest
         assert path.with_suffix(".json").is_file()
-        assert isinstance(read_network(path), LightNet)
+        assert isinstance(read_network(path), {"light": LightNet, "drunet": DRUNet}[name])
