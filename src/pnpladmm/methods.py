@@ -95,14 +95,14 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
 
 
 def _data_steps(problem: Problem, sigma_d: Tensor | float, sigma_start: Tensor | float, mu: Tensor | float) -> Tensor:
-    """Steps of conjugate gradient for each picture, (B,): the fourth root of the condition number, measured to do.
+    """Steps of conjugate gradient for each picture, (B,): they grow like the root of the condition number.
 
-    `H^T p H + a` has a condition number of up to `L_h / a`, here in the middle of the schedule. Operators that are
-    more than a blur are preconditioned less well.
+    `H^T p H + a` has one of up to `L_h / a`, here in the middle of the schedule. The factor was measured
+    (docs/speed.md); operators that are more than a blur are preconditioned less well.
     """
     numbers = [torch.as_tensor(n, dtype=torch.float64) for n in (sigma_d, sigma_start, mu)]
     condition = problem.L_h().cpu() * numbers[0] * numbers[1] / numbers[2]
-    steps = condition**0.25 if isinstance(problem.operator, SpatiallyVaryingBlur) else 4 * condition**0.25
+    steps = 1 + (0.3 if isinstance(problem.operator, SpatiallyVaryingBlur) else 1.2) * condition.sqrt()
     return steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures)
 
 
