@@ -11,6 +11,7 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold
+from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, fast_size, is_smooth, windows
 from pnpladmm.solvers.conjugate_gradient import DataStep, conjugate_gradient
 from pnpladmm.tensors import per_picture
 
@@ -86,19 +87,19 @@ def test_where_the_inverse_is_known_it_is_found_in_one_step(name: str) -> None:
     torch.testing.assert_close(precondition(operator.adjoint(p * operator.forward(x)) + a * x), x)
 
 
-def test_a_preconditioner_serves_each_picture_and_channel_with_its_own() -> None:
-    kernels = torch.rand(2, 3, 2, 4, 5, dtype=DOUBLE)
-    weights = torch.rand(2, 3, 12, 10, dtype=DOUBLE)
+@pytest.mark.parametrize("count", [3, 20])
+def test_a_preconditioner_serves_each_picture_with_its_own(count: int) -> None:
+    kernels = torch.rand(2, count, 2, 4, 5, dtype=DOUBLE)
+    weights = torch.rand(2, count, 12, 10, dtype=DOUBLE)
     both = pl.SpatiallyVaryingBlur(kernels, weights, "replicate")
     precision = 40 * torch.rand(2, 2, 12, 10, dtype=DOUBLE)
     a = torch.tensor([0.5, 3.0], dtype=DOUBLE).reshape(2, 1, 1, 1)
     r = torch.randn(2, 2, 12, 10, dtype=DOUBLE)
     together = both.preconditioner(precision, a)(r)
     for b in range(2):
-        for c in range(2):
-            alone = pl.SpatiallyVaryingBlur(kernels[b, :, c], weights[b], "replicate")
-            expected = alone.preconditioner(precision[b, c], a[b])(r[b : b + 1, c : c + 1])
-            torch.testing.assert_close(together[b : b + 1, c : c + 1], expected)
+        alone = pl.SpatiallyVaryingBlur(kernels[b], weights[b], "replicate")
+        expected = alone.preconditioner(precision[b], a[b : b + 1])(r[b : b + 1])
+        torch.testing.assert_close(together[b : b + 1], expected)
 
 
 def test_preconditioned_steps_are_worth_twice_the_plain_ones() -> None:
@@ -158,3 +159,46 @@ def test_admm_has_the_same_limit_whatever_the_inner_solve_costs() -> None:
     methods = [pl.ADMM(SoftThreshold(), 0.03, rho=1000.0, cg_iterations=n) for n in (2, 40)]
     images = [pl.solve(problem, method, 400, 1e-9).image for method in methods]
     torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("weights_on", ["observed", "extended"])
+def test_boxes_of_a_batch_are_those_of_its_pictures(weights_on: str) -> None:
+    """Each picture has its own windows; kernels without weight are left out; the dense way gives the same."""
+    observed, k = (20, 17), 5
+    size = observed if weights_on == "observed" else (24, 21)
+    weights = torch.zeros(3, 4, 1, *size, dtype=DOUBLE)
+    for b in range(3):
+        for i in range(b + 1):
+            weights[b, i, :, 2 * i : 2 * i + 6, b : b + 5 + 3 * i] = torch.rand(6, 5 + 3 * i, dtype=DOUBLE) + 0.1
+    data = BankData(torch.rand(3, 4, 2, k, k, dtype=DOUBLE), weights, weights_on)  # type: ignore[arg-type]
+    assert [w.pictures.start for w in windows(data, observed)] == [0, 1, 1, 2, 2, 2]
+    dense, boxes = DenseBank(data, observed), BoxBank(data, observed)
+    x, y = torch.randn(3, 2, 24, 21, dtype=DOUBLE), torch.randn(3, 2, *observed, dtype=DOUBLE)
+    torch.testing.assert_close(boxes.forward(x), dense.forward(x), rtol=0, atol=1e-12)
+    torch.testing.assert_close(boxes.adjoint(y), dense.adjoint(y), rtol=0, atol=1e-12)
+    assert float((boxes.forward(x) * y).sum()) == pytest.approx(float((x * boxes.adjoint(y)).sum()), rel=1e-12)
+
+
+def test_transforms_have_sizes_that_are_fast() -> None:
+    for n in range(1, 700):
+        (fast, _), small = fast_size((n, n)), n
+        assert fast >= n
+        assert fast % 4 == 0
+        assert fast <= 1.25 * n + 4
+        for factor in (2, 3, 5):
+            while fast % factor == 0:
+                fast //= factor
+            while small % factor == 0:
+                small //= factor
+        assert fast == 1
+        assert is_smooth((n, n)) == (small == 1)
+
+
+def test_a_picture_gets_the_same_from_any_batch_of_blurs() -> None:
+    blurs = [segment_blur((32, 30), "reflect"), positive_blur((32, 30), count=3, k=7, boundary="reflect")]
+    both = pl.SpatiallyVaryingBlur(*(torch.cat([getattr(b, n) for b in blurs]).squeeze(2) for n in ("kernels", "weights")),
+                                   "reflect")  # fmt: skip
+    x = torch.randn(2, 3, 32, 30, dtype=DOUBLE)
+    for i, blur in enumerate(blurs):
+        torch.testing.assert_close(both.forward(x)[i : i + 1], blur.forward(x[i : i + 1]), rtol=0, atol=1e-12)
+        torch.testing.assert_close(both.adjoint(x)[i : i + 1], blur.adjoint(x[i : i + 1]), rtol=0, atol=1e-12)

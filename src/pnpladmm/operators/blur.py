@@ -109,7 +109,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         """The blurred picture, its border repeated where the scene goes on beyond it."""
         if self.margin is None:
             return y.clone()
-        return F.pad(y, self._margins(), mode="replicate")
+        return F.pad(y, self.margins, mode="replicate")
 
     def absolute(self) -> LinearOperator:
         """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
@@ -128,17 +128,18 @@ class SpatiallyVaryingBlur(LinearOperator):
         """Maps (..., H, W) of the weights' size on the scene, their border repeated where it goes on beyond them."""
         if maps.shape[-2:] == self.scene:
             return maps
-        padded = F.pad(maps.flatten(0, 1), self._margins(), mode="replicate")
+        padded = F.pad(maps.flatten(0, 1), self.margins, mode="replicate")
         return padded.view(*maps.shape[:2], *padded.shape[1:])
 
     def on_observed(self, maps: Tensor) -> Tensor:
         """Maps (..., H, W) of the weights' size cropped to the observation."""
         if maps.shape[-2:] == self.observed:
             return maps
-        left, _, top, _ = self._margins()
+        left, _, top, _ = self.margins
         return maps[..., top : top + self.observed[0], left : left + self.observed[1]]
 
-    def _margins(self) -> tuple[int, int, int, int]:
+    @property
+    def margins(self) -> tuple[int, int, int, int]:
         """What the scene has beyond the observation: left, right, top, bottom."""
         (top, left), (h, w), (rows, columns) = self.margin or (0, 0), self.scene, self.observed
         return left, w - columns - left, top, h - rows - top
@@ -158,7 +159,7 @@ class SpatiallyVaryingBlur(LinearOperator):
             data = self.data(like)
             plain = BankData(data.kernels, self.weights.to(like.device, like.dtype), data.weights_on)
             circular = plain if self.boundary == "circular" else None
-            self._banks[key] = make_bank(data, self.observed, circular)
+            self._banks[key] = make_bank(data, self.observed, like, circular)
         return self._banks[key]
 
     def _whole(self, bank: DenseBank | BoxBank) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pnpladmm.tensors import InputError
@@ -26,47 +27,56 @@ def check_boundary(boundary: str) -> None:
 class Extension:
     """`E`: pictures (..., H, W) -> (..., before + H + after, ...), for each of the two axes.
 
-    `unknown` has no extension: the picture is then the extended domain itself.
+    `unknown` has no extension: the picture is then the extended domain itself. What is added must be smaller than
+    the picture. It is made of slices: no index has to travel to a GPU.
     """
 
     def __init__(
         self, boundary: Boundary, size: tuple[int, int], before: tuple[int, int], after: tuple[int, int]
     ) -> None:
-        self.size = size
-        self.before = before
-        self.zero = boundary == "zero"
-        # For each axis: where each extended index comes from.
-        self.sources = [_sources(boundary, n, b, a) for n, b, a in zip(size, before, after, strict=True)]
+        self.boundary = boundary
+        self.size, self.before, self.after = size, before, after
 
     def forward(self, x: Tensor) -> Tensor:
         """`E x`."""
-        for axis, source in zip((-2, -1), self.sources, strict=True):
-            x = x.index_select(axis, source.to(x.device))
-        return x * self._inside(x) if self.zero else x
+        if self.boundary == "zero":
+            (top, left), (bottom, right) = self.before, self.after
+            return F.pad(x, (left, right, top, bottom))
+        for axis in (-2, -1):
+            head, tail = self._sources(x, axis)
+            shape = list(x.shape)
+            shape[axis] = self.before[axis]
+            head = head.expand(shape)
+            shape[axis] = self.after[axis]
+            x = torch.cat([head, x, tail.expand(shape)], axis)
+        return x
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`E^T y`: the middle, plus what lies beyond the border added to its source."""
-        for axis, (n, b, source) in zip((-2, -1), zip(self.size, self.before, self.sources, strict=True), strict=True):
-            x = y.narrow(axis, b, n)
-            if not self.zero:
+        for axis in (-1, -2):
+            before, n, after = self.before[axis], self.size[axis], self.after[axis]
+            x = y.narrow(axis, before, n)
+            if self.boundary != "zero" and before + after:
                 x = x.clone()
-                for start, length in ((0, b), (b + n, y.shape[axis] - b - n)):
-                    border = source[start : start + length].to(y.device)
-                    x.index_add_(axis, border, y.narrow(axis, start, length))
+                for target, beyond in zip(
+                    self._targets(x, axis), (y.narrow(axis, 0, before), y.narrow(axis, before + n, after)), strict=True
+                ):
+                    if self.boundary == "reflect":
+                        target += beyond.flip(axis)
+                    else:
+                        target += beyond.sum(axis, keepdim=True) if target.shape != beyond.shape else beyond
             y = x
         return y
 
-    def _inside(self, x: Tensor) -> Tensor:
-        inside = torch.zeros(x.shape[-2:], dtype=x.dtype, device=x.device)
-        (h, w), (top, left) = self.size, self.before
-        inside[top : top + h, left : left + w] = 1
-        return inside
+    def _targets(self, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+        """Views of the pixels that are copied before and after the picture, in their own order."""
+        n, before, after = self.size[axis], self.before[axis], self.after[axis]
+        if self.boundary == "circular":
+            return x.narrow(axis, n - before, before), x.narrow(axis, 0, after)
+        if self.boundary == "reflect":  # without repeating the edge pixel
+            return x.narrow(axis, 1, before), x.narrow(axis, n - 1 - after, after)
+        return x.narrow(axis, 0, 1), x.narrow(axis, n - 1, 1)
 
-
-def _sources(boundary: Boundary, n: int, before: int, after: int) -> Tensor:
-    index = torch.arange(-before, n + after)
-    if boundary == "circular":
-        return index % n
-    if boundary == "reflect":  # without repeating the edge pixel
-        return (n - 1) - (index.abs() - (n - 1)).abs()
-    return index.clamp(0, n - 1)
+    def _sources(self, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+        head, tail = self._targets(x, axis)
+        return (head.flip(axis), tail.flip(axis)) if self.boundary == "reflect" else (head, tail)

@@ -6,10 +6,11 @@ observed one (h, w):
     (V x)[q] = sum_d k[d] x[q + (k - 1) - d].
 
 The weights lie on the observed domain (`sum_i U_i V_i`) or on the extended one (`sum_i V_i U_i`). Two ways
-to compute it, the same to rounding; `make_bank` takes the cheaper:
+to compute it, the same to rounding; `make_bank` takes the cheaper on the device at hand:
 
-- `DenseBank`: all kernels share one transform of the side without weights: 1 + P transforms of the picture;
-- `BoxBank`: 2 transforms a kernel, each of the box its weight lives in. Segments make it the faster.
+- `DenseBank`: all kernels share one transform of the side without weights: 1 + P transforms of the picture, all
+  pictures of a batch at once, whatever their blurs: a few launches on a GPU;
+- `BoxBank`: 2 transforms a kernel, each of the box its weight lives in. Segments make it the faster on a CPU.
 
 Shapes: kernels (b, P, c, kh, kw), weights (b, P, 1, ...), with b = 1 or B and c = 1 or C.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 import torch
@@ -27,9 +29,10 @@ from torch.fft import irfft2, rfft2
 Size: TypeAlias = tuple[int, int]
 Domain: TypeAlias = Literal["observed", "extended"]
 
-# What a box costs beside its transforms, in pixels' worth of work (measured: calls, slices).
-BOX_OVERHEAD = 2_000
-# Transforms done at once: on a GPU many, to fill it; on a CPU one, to stay in its caches.
+# What a box costs beside its transforms, in the units of `_transform_cost` (measured: calls, slices). A GPU is kept
+# waiting by a dozen launches for as long as it takes to transform some millions of pixels.
+BOX_OVERHEAD, GPU_BOX_OVERHEAD = 2e3, 5e7
+# Pixels transformed at once: on a GPU many, to fill it; on a CPU one kernel's, to stay in its caches.
 GPU_CHUNK_PIXELS = 1 << 25
 
 
@@ -75,35 +78,62 @@ class DenseBank:
     def _weigh_after(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         spectrum = rfft2(v, self.fft_size).unsqueeze(1)
         total = v.new_zeros(*v.shape[:2], *size)
-        for part in self._chunks(v):
+        for part in chunks(spectra.shape[1], v):
             convolved = irfft2(spectrum * spectra[:, part], self.fft_size)[..., : size[0], : size[1]]
-            total += (self.data.weights[:, part] * convolved).sum(1)
+            for weight, term in zip(self.data.weights[:, part].unbind(1), convolved.unbind(1), strict=True):
+                total.addcmul_(weight, term)
         return total
 
     def _weigh_before(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         total: Tensor | None = None
-        for part in self._chunks(v):
+        for part in chunks(spectra.shape[1], v):
             spectrum = rfft2(self.data.weights[:, part] * v.unsqueeze(1), self.fft_size)
-            term = (spectrum * spectra[:, part]).sum(1)
-            total = term if total is None else total + term
+            spectrum = spectrum.mul_(spectra[:, part])
+            term = spectrum.squeeze(1) if spectrum.shape[1] == 1 else spectrum.sum(1)
+            total = term if total is None else total.add_(term)
         assert total is not None
         return irfft2(total, self.fft_size)[..., : size[0], : size[1]]
 
-    def _chunks(self, v: Tensor) -> list[slice]:
-        count = self.data.kernels.shape[1]
-        step = max(1, GPU_CHUNK_PIXELS // v.numel()) if v.is_cuda else 1
-        return [slice(i, i + step) for i in range(0, count, step)]
+
+def chunks(count: int, v: Tensor) -> list[slice]:
+    """`count` transforms of pictures `v` in as many parts as the device likes."""
+    step = max(1, GPU_CHUNK_PIXELS // v.numel()) if v.is_cuda else 1
+    return [slice(i, i + step) for i in range(0, count, step)]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where one kernel works: the pictures it serves, where it reads (extended) and writes (observed)."""
+
+    pictures: slice
+    kernel: int
+    observed: tuple[slice, slice]
+    extended: tuple[slice, slice]
+
+    @property
+    def fft_size(self) -> Size:
+        """That of the window it reads."""
+        rows, columns = self.extended
+        return fast_size((rows.stop - rows.start, columns.stop - columns.start))
 
 
 @dataclass(frozen=True)
 class Box:
-    """One kernel at work in a window: where it reads (extended) and writes (observed)."""
+    """One kernel at work in its window."""
 
-    observed: tuple[slice, slice]
-    extended: tuple[slice, slice]
-    fft_size: Size
-    spectrum: Tensor  # (b, c, fft)
-    weight: Tensor  # (b, 1, ...), cropped to the window of its domain
+    window: Window
+    spectrum: Tensor  # (1, c, fft)
+    weight: Tensor  # (1, 1, ...), cropped to the window of its domain
+
+    @property
+    def target(self) -> tuple[slice, slice, slice, slice]:
+        """The window as an index of observed pictures."""
+        return (self.window.pictures, slice(None), *self.window.observed)
+
+    @property
+    def source(self) -> tuple[slice, slice, slice, slice]:
+        """The window as an index of extended pictures."""
+        return (self.window.pictures, slice(None), *self.window.extended)
 
 
 class BoxBank:
@@ -115,65 +145,88 @@ class BoxBank:
         self.observed = observed
         self.extended = (observed[0] + kh - 1, observed[1] + kw - 1)
         self.boxes = []
-        for i, (obs, ext) in enumerate(windows(data, observed)):
-            fft_size = _box_size(ext)
-            spectrum = kernel_spectra(data.kernels[:, i], fft_size, (kh - 1, kw - 1))
-            window = obs if data.weights_on == "observed" else ext
-            self.boxes.append(Box(obs, ext, fft_size, spectrum, data.weights[:, i, :, *window].contiguous()))
+        for window in windows(data, observed):
+            one = (window.pictures, window.kernel)
+            spectrum = kernel_spectra(data.kernels[one], window.fft_size, (kh - 1, kw - 1))
+            place = window.observed if data.weights_on == "observed" else window.extended
+            self.boxes.append(Box(window, spectrum, data.weights[(*one, slice(None), *place)].contiguous()))
 
     def forward(self, x: Tensor) -> Tensor:
         """Add up the windows' outputs on the observed domain."""
         out = x.new_zeros(*x.shape[:2], *self.observed)
         for box in self.boxes:
-            self._add(box, x[..., *box.extended], out[..., *box.observed], transposed=False)
+            self._add(box, x[box.source], out[box.target], transposed=False)
         return out
 
     def adjoint(self, y: Tensor) -> Tensor:
         """Add up the windows' outputs on the extended domain."""
         out = y.new_zeros(*y.shape[:2], *self.extended)
         for box in self.boxes:
-            self._add(box, y[..., *box.observed], out[..., *box.extended], transposed=True)
+            self._add(box, y[box.target], out[box.source], transposed=True)
         return out
 
     def _add(self, box: Box, source: Tensor, target: Tensor, transposed: bool) -> None:
         weigh_first = (self.data.weights_on == "observed") == transposed
         if weigh_first:
             source = box.weight * source
-        spectrum = box.spectrum.conj() if transposed else box.spectrum
+        size = box.window.fft_size
+        spectrum = rfft2(source, size).mul_(box.spectrum.conj() if transposed else box.spectrum)
         h, w = target.shape[-2:]
-        result = irfft2(rfft2(source, box.fft_size) * spectrum, box.fft_size)[..., :h, :w]
-        target += result if weigh_first else box.weight * result
+        result = irfft2(spectrum, size)[..., :h, :w]
+        if weigh_first:
+            target.add_(result)
+        else:
+            target.addcmul_(box.weight, result)
 
 
-def make_bank(data: BankData, observed: Size, circular: BankData | None = None) -> DenseBank | BoxBank:
-    """The cheaper of the two ways. `circular`: the same blur without padding, where it wraps round."""
-    if circular is not None and fast_size(observed) == observed:
+def make_bank(data: BankData, observed: Size, like: Tensor, circular: BankData | None = None) -> DenseBank | BoxBank:
+    """The cheaper way for pictures `like`. `circular`: the same blur without padding, where it wraps round."""
+    if circular is not None and is_smooth(observed):
         dense_data, full = circular, observed
     else:
         kh, kw = data.kernel_size
         dense_data, full = data, fast_size((observed[0] + kh - 1, observed[1] + kw - 1))
-    dense_cost = (1 + data.kernels.shape[1]) * _transform_cost(full)
-    box_cost = sum(BOX_OVERHEAD + 2 * _transform_cost(_box_size(ext)) for _, ext in windows(data, observed))
+    pictures, channels = (like.shape[0], like.shape[1]) if like.ndim == 4 else (1, 1)
+    dense_cost = pictures * channels * (1 + data.kernels.shape[1]) * _transform_cost(full)
+    overhead = GPU_BOX_OVERHEAD if like.is_cuda else BOX_OVERHEAD
+    box_cost = 0.0
+    for window in windows(data, observed):
+        planes = channels * (pictures if len(data.weights) == 1 else 1)
+        box_cost += overhead + 2 * planes * _transform_cost(window.fft_size)
     if box_cost < dense_cost:
         return BoxBank(data, observed)
     return DenseBank(dense_data, observed, circular=dense_data is circular)
 
 
-def windows(data: BankData, observed: Size) -> list[tuple[tuple[slice, slice], tuple[slice, slice]]]:
-    """For each kernel the smallest (observed, extended) pair of windows outside which it does nothing."""
-    used = (data.weights != 0).any(dim=2).any(dim=0)  # (P, h, w)
+def windows(data: BankData, observed: Size) -> list[Window]:
+    """For each kernel that does something the smallest pair of windows outside which it does nothing.
+
+    A blur that all pictures share has a window a kernel; where each picture has its own, each has its own windows.
+    """
     result = []
-    for i in range(len(used)):
+    for b, i, *box in bounding_boxes((data.weights != 0).any(dim=2)):
         pairs = []
         for axis, k in enumerate(data.kernel_size):
-            hits = torch.nonzero(used[i].any(dim=1 - axis)).flatten()
-            first, last = (int(hits[0]), int(hits[-1]) + 1) if len(hits) else (0, 1)
+            first, last = box[axis].start, box[axis].stop
             if data.weights_on == "extended":
                 first, last = max(0, first - k + 1), min(observed[axis], last)
             pairs.append((slice(first, last), slice(first, last + k - 1)))
         rows, columns = pairs
-        result.append(((rows[0], columns[0]), (rows[1], columns[1])))
+        pictures = slice(None) if len(data.weights) == 1 else slice(b, b + 1)
+        result.append(Window(pictures, i, (rows[0], columns[0]), (rows[1], columns[1])))
     return result
+
+
+def bounding_boxes(used: Tensor) -> list[tuple[int, int, slice, slice]]:
+    """(picture, map, rows, columns) of each map of (b, P, h, w) that is not empty."""
+    # Of each row, and of each column: is anything there? Looked at on the CPU, all at once.
+    hits = [used.any(dim=axis).cpu() for axis in (-1, -2)]
+    boxes = []
+    for b, i in torch.nonzero(hits[0].any(-1)).tolist():
+        lines = [torch.nonzero(hit[b, i]).flatten() for hit in hits]
+        rows, columns = (slice(int(line[0]), int(line[-1]) + 1) for line in lines)
+        boxes.append((b, i, rows, columns))
+    return boxes
 
 
 def kernel_spectra(kernels: Tensor, fft_size: Size, origin: Size) -> Tensor:
@@ -184,16 +237,26 @@ def kernel_spectra(kernels: Tensor, fft_size: Size, origin: Size) -> Tensor:
 
 
 def fast_size(size: Size) -> Size:
-    """The next size whose factors are small, so that transforms are fast."""
-    import scipy.fft  # here, because it is slow to import
-
-    h, w = (int(scipy.fft.next_fast_len(n, real=True)) for n in size)
+    """The next size that is 4 times a number of small factors: real transforms of odd sizes take twice as long."""
+    h, w = (4 * _next_smooth(-(-n // 4)) for n in size)
     return h, w
 
 
-def _box_size(window: tuple[slice, slice]) -> Size:
-    rows, columns = window
-    return fast_size((rows.stop - rows.start, columns.stop - columns.start))
+def is_smooth(size: Size) -> bool:
+    """Have both sides small factors only?"""
+    return all(_next_smooth(n) == n for n in size)
+
+
+@cache
+def _next_smooth(n: int) -> int:
+    while True:
+        rest = n
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            return n
+        n += 1
 
 
 def _transform_cost(size: Size) -> float:

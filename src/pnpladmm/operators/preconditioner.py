@@ -7,11 +7,12 @@ inverts. With regions `v_q >= 0`, `sum_q v_q = 1`,
 
 `p_q` the mean precision of the region and `S_q(f)` the power spectrum of its kernel. Each term is `B^T C B` with
 `C` positive definite, and at every pixel some `v_q > 0`, so `M^-1` is symmetric positive definite, as conjugate
-gradient needs; a poor fit costs iterations, never the result.
+gradient needs; a poor fit costs iterations, never the result. Where pixels weigh more in the data than elsewhere,
+`c = (H^T H 1)(r) / S(0) > 1` (borders that are repeated), `v_q / c^2` stands for `v_q`.
 
-A blur with few non-negative weights (segments) has them for regions, each with its own kernel: an application
-then costs about as much as `H^T H`. Any other blur is one region with `S` the mean of `|k_r(f)|^2` over its pixels
-`r` (the best circulant matrix, T. Chan): 2 transforms.
+A blur of few segments has its weights for regions, each with its own kernel: an application then costs about as
+much as `H^T H`. Other blurs have one region, or tiles where their many kernels make that cheap, with `S` the mean of
+`|k_r(f)|^2` over the pixels `r`, `k_r` being the kernel there (for one region the best circulant matrix, T. Chan).
 
 Why `t` is not always `a`: what the blur has all but erased (`p S < t`) is left to the start and to later steps.
 Where regions meet, their filters are wrong, and a filter that amplifies weak frequencies by `1/a` makes of that
@@ -20,14 +21,16 @@ small error in the data a large one in the picture (docs/speed.md has the number
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
-from pnpladmm.operators.convolution import Size, fast_size, kernel_spectra
+from pnpladmm.operators.convolution import Size, bounding_boxes, chunks, fast_size, is_smooth
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
@@ -36,17 +39,35 @@ if TYPE_CHECKING:
 FLOOR = 0.1
 # More regions than this cost more than they save.
 MOST_REGIONS = 16
+# Where a region has less than this share of a pixel it leaves it to the others: its box is the smaller.
+LEAST_SHARE = 0.02
+# Pixels that weigh more than this count no more: signed blurs may have a mean of almost 0.
+HEAVIEST = 100.0
+# Weights are segments where the largest of a pixel is at least this, in the mean.
+RULES = 0.5
+# Pixels that the means over tiles are taken from.
+SAMPLES = 1 << 14
 TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
-class Regions:
-    """`v_q` and `S_q` on the scene, in one dtype and on one device; b = 1 or B, c = 1 or C."""
+class Patch:
+    """Regions that are filtered together, in a window of the scene that holds them."""
 
-    root: Tensor  # sqrt(v_q), (b, Q, 1, H, W)
+    pictures: slice
+    window: tuple[slice, slice]
+    root: Tensor  # sqrt(v_q), (b, Q, 1, window)
     power: Tensor  # S_q(f), (b, Q, c, fft)
-    share: Tensor  # v_q on the observed domain, each of sum 1, (b, Q, 1, h, w)
     fft_size: Size
+
+
+@dataclass(frozen=True)
+class Regions:
+    """All regions of a blur, in one dtype and on one device: together on a GPU, box by box on a CPU."""
+
+    patches: tuple[Patch, ...]
+    margins: tuple[int, int, int, int]
+    """What the scene has beyond the observation: left, right, top, bottom."""
     floor: float
 
 
@@ -56,62 +77,128 @@ class LocalWiener:
     def __init__(self, regions: Regions, precision: Tensor, a: Tensor) -> None:
         """`precision` broadcasts to the observation, `a` is () or (B, 1, 1, 1)."""
         self.regions = regions
+        seen = None
         if precision.ndim and precision.shape[-2:] != (1, 1):
-            # The mean of each region, for each picture and channel.
-            precision = (regions.share * precision.unsqueeze(1)).sum((-2, -1), keepdim=True)
-        elif precision.ndim:
-            precision = precision.unsqueeze(1)
-        power = precision * regions.power
-        floor = regions.floor * power.amax((-2, -1), keepdim=True)
-        self.filter = (power + torch.maximum(floor, a.unsqueeze(1) if a.ndim else a)).reciprocal_()
+            seen = F.pad(torch.ones_like(precision[:1, :1]), regions.margins)
+            precision = F.pad(precision, regions.margins)
+        self.filters = [_filter(patch, precision, seen, a, regions.floor) for patch in regions.patches]
 
     def __call__(self, r: Tensor) -> Tensor:
         """`M^-1 r`."""
-        root, size = self.regions.root, self.regions.fft_size
-        h, w = r.shape[-2:]
-        spectrum = rfft2(root * r.unsqueeze(1), size)
-        spectrum *= self.filter
-        return (root * irfft2(spectrum, size)[..., :h, :w]).sum(1)
+        total = torch.zeros_like(r)
+        for patch, wiener in zip(self.regions.patches, self.filters, strict=True):
+            place = (patch.pictures, slice(None), *patch.window)
+            source, target = r[place].unsqueeze(1), total[place]
+            h, w = target.shape[-2:]
+            for part in chunks(patch.root.shape[1], source):
+                root = patch.root[:, part]
+                spectrum = rfft2(root * source, patch.fft_size).mul_(wiener[:, part])
+                filtered = irfft2(spectrum, patch.fft_size)[..., :h, :w]
+                for weight, term in zip(root.unbind(1), filtered.unbind(1), strict=True):
+                    target.addcmul_(weight, term)
+        return total
+
+
+def _filter(patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: float) -> Tensor:
+    """`1 / (p_q S_q + t_q)`, (B, Q, C, fft)."""
+    p, a = (t[patch.pictures].unsqueeze(1) if t.ndim and len(t) > 1 else t for t in (precision, a))
+    p = p.unsqueeze(1) if p.ndim == 4 else p
+    if seen is not None:  # the mean of each region, over its pixels that are observed
+        share = patch.root.square() * seen[(..., *patch.window)].unsqueeze(1)
+        p = (share * p[(..., *patch.window)]).sum((-2, -1), keepdim=True) / share.sum((-2, -1), keepdim=True).clamp_min(
+            torch.finfo(share.dtype).tiny
+        )
+    power = p * patch.power
+    return (power + torch.maximum(floor * power.amax((-2, -1), keepdim=True), a)).reciprocal_()
 
 
 def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
-    """The weights as regions where they are few and not negative, else one region."""
+    """The regions of a blur, as pictures `like` will need them."""
     kernels, weights = (t.to(like.device, torch.float64) for t in (blur.kernels, blur.weights))
-    size = fast_size(blur.scene)
-    count = weights.shape[1]
-    if count <= MOST_REGIONS and bool((weights >= 0).all()):
-        total = weights.sum(1, keepdim=True)
-        v = torch.where(total > 0, weights / total.clamp_min(TINY), 1 / count)
-        # Weights need not sum to one: |total k_q|^2, its mean over the region.
-        scale = (_normalised(v) * total.square()).sum((-2, -1))[..., None, None]
-        power = scale * kernel_spectra(kernels, size, (0, 0)).abs().square()
+    v, gram = _partition(weights)
+    correlation = _correlations(kernels, gram)
+    one = torch.ones(len(weights), kernels.shape[2], *blur.scene, dtype=like.dtype, device=like.device)
+    usual = (v * correlation.sum((-2, -1), keepdim=True).amax(2, keepdim=True)).sum(1)
+    usual = blur.on_scene(usual.clamp_min(TINY))
+    heavy = (blur.adjoint(blur.forward(one)).amax(1, keepdim=True) / usual).clamp(1, HEAVIEST)
+    root = (blur.on_scene(v).sqrt() / heavy.unsqueeze(1)).to(like.dtype)
+
+    whole = blur.scene if blur.boundary == "circular" and is_smooth(blur.scene) else fast_size(blur.scene)
+    if like.is_cuda or v.shape[1] == 1:
+        everywhere = (slice(0, blur.scene[0]), slice(0, blur.scene[1]))
+        patches = [Patch(slice(None), everywhere, root, _power(correlation, whole).to(like.dtype), whole)]
     else:
-        v = torch.ones_like(weights[:, :1])
-        power = mean_power(kernels, weights, size)
+        patches = _boxes(root, correlation, whole)
     # One kernel on a torus: then M^-1 is the inverse itself.
-    exact = (
-        blur.boundary == "circular" and size == blur.scene and count == 1 and bool((weights == weights.mean()).all())
-    )
-    return Regions(
-        root=blur.on_scene(v).sqrt().to(like.dtype),
-        power=power.to(like.dtype),
-        share=_normalised(blur.on_observed(v)).to(like.dtype),
-        fft_size=size,
-        floor=0.0 if exact else FLOOR,
-    )
+    torus = blur.boundary == "circular" and whole == blur.scene
+    exact = torus and weights.shape[1] == 1 and bool((weights == weights.mean()).all())
+    return Regions(tuple(patches), blur.margins, 0.0 if exact else FLOOR)
 
 
-def mean_power(kernels: Tensor, weights: Tensor, size: Size) -> Tensor:
-    """`S(f) = sum_ij mean(u_i u_j) conj(k_i(f)) k_j(f)`, (b, 1, c, fft)."""
+def _partition(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """`v` (b, Q, 1, h, w) and the mean of `u_i u_j` over each region (b, Q, P, P)."""
+    count = weights.shape[1]
+    total = weights.sum(1, keepdim=True)
+    if count <= MOST_REGIONS and bool((weights >= 0).all()):
+        v = weights / total.clamp_min(TINY)
+        v = torch.where(v < LEAST_SHARE, 0.0, v)
+        v = torch.where(total > 0, v / v.sum(1, keepdim=True).clamp_min(TINY), 1 / count)
+        if bool((v.amax(1).mean((-2, -1)) >= RULES).all()):
+            # Its own kernel stands for a region, not the mean of what mixes with it at the seams: measured.
+            mean = (v * total.square()).sum((-2, -1)) / v.sum((-2, -1)).clamp_min(TINY)
+            return v, torch.diag_embed(torch.diag_embed(mean.squeeze(-1)))
+    tiles = next((n for n in (4, 3) if 2 * n * n <= count), 1)
+    v = (_hats(tiles, weights.shape[-2])[:, None, :, None] * _hats(tiles, weights.shape[-1])[None, :, None, :]).to(
+        weights
+    )
+    v = v.reshape(1, tiles * tiles, 1, *weights.shape[-2:]).expand(len(weights), -1, -1, -1, -1)
+    step = max(1, math.isqrt(weights[0, 0].numel() // SAMPLES))
+    sampled = weights[..., ::step, ::step].flatten(2)
+    grams = []
+    for share in v[..., ::step, ::step].flatten(2).unbind(1):
+        share = (share / share.sum(-1, keepdim=True).clamp_min(TINY)).unsqueeze(1)
+        grams.append((share * sampled) @ sampled.mT)
+    return v, torch.stack(grams, 1)
+
+
+def _hats(count: int, length: int) -> Tensor:
+    """`count` hat functions on `length` pixels that sum to one, (count, length)."""
+    if count == 1:
+        return torch.ones(1, length, dtype=torch.float64)
+    position = torch.linspace(0, count - 1, length, dtype=torch.float64)
+    return (1 - (position - torch.arange(count).unsqueeze(1)).abs()).clamp_min(0)
+
+
+def _correlations(kernels: Tensor, gram: Tensor) -> Tensor:
+    """`sum_ij gram_ij k_i corr k_j` of each region, (b, Q, c, 2 kh - 1, 2 kw - 1)."""
     kh, kw = kernels.shape[-2:]
-    # Autocorrelations have 2k - 1 pixels: the products are taken at that size, and only their sum at the picture's.
     small = fast_size((2 * kh - 1, 2 * kw - 1))
-    spectra = rfft2(kernels, small).flatten(-2).movedim(1, -1)  # (b, c, f, P)
-    flat = weights.flatten(2)
-    gram = (flat @ flat.mT / flat.shape[-1]).unsqueeze(1).to(spectra.dtype)
-    power = ((spectra @ gram) * spectra.conj()).sum(-1).view(*spectra.shape[:2], small[0], small[1] // 2 + 1)
-    correlation = irfft2(power, small).roll((kh - 1, kw - 1), (-2, -1))[..., : 2 * kh - 1, : 2 * kw - 1]
-    return rfft2(_wrapped(correlation, size, (kh - 1, kw - 1))).real.clamp_min(0).unsqueeze(1)
+    spectra = rfft2(kernels, small).flatten(-2).movedim(1, -1).unsqueeze(1)  # (b, 1, c, f, P)
+    power = [((spectra @ g.unsqueeze(1).to(spectra.dtype)) * spectra.conj()).sum(-1) for g in gram.unsqueeze(2).unbind(1)]
+    stacked = torch.cat(power, 1)
+    correlation = irfft2(stacked.view(*stacked.shape[:3], small[0], small[1] // 2 + 1), small)
+    return correlation.roll((kh - 1, kw - 1), (-2, -1))[..., : 2 * kh - 1, : 2 * kw - 1]
+
+
+def _power(correlation: Tensor, size: Size) -> Tensor:
+    """Power spectra of transforms of `size`."""
+    kh, kw = (n // 2 + 1 for n in correlation.shape[-2:])
+    return rfft2(_wrapped(correlation, size, (kh - 1, kw - 1))).real.clamp_min(0)
+
+
+def _boxes(root: Tensor, correlation: Tensor, whole: Size) -> list[Patch]:
+    """A patch for each region, and for each picture that has a blur of its own."""
+    patches = []
+    kh, kw = (n // 2 + 1 for n in correlation.shape[-2:])
+    for b, q, rows, columns in bounding_boxes(root.squeeze(2) != 0):
+        pictures = slice(None) if len(root) == 1 else slice(b, b + 1)
+        inside = (slice(b, b + 1), slice(q, q + 1), slice(None))
+        h, w = rows.stop - rows.start, columns.stop - columns.start
+        # Room for most of the filter's tail.
+        size = whole if (h, w) == tuple(root.shape[-2:]) else fast_size((h + kh // 2, w + kw // 2))
+        power = _power(correlation[inside], size).to(root.dtype)
+        patches.append(Patch(pictures, (rows, columns), root[(*inside, rows, columns)].contiguous(), power, size))
+    return patches
 
 
 def _wrapped(values: Tensor, size: Size, origin: Size) -> Tensor:
@@ -122,7 +209,3 @@ def _wrapped(values: Tensor, size: Size, origin: Size) -> Tensor:
         shape[axis] = n
         values = values.new_zeros(shape).index_add_(axis, index, values)
     return values
-
-
-def _normalised(v: Tensor) -> Tensor:
-    return v / v.sum((-2, -1), keepdim=True).clamp_min(TINY)
