@@ -66,6 +66,7 @@ def largest_eigenvalue(
     value = (weights * (projected @ weights[:, :, None])[:, :, 0]).sum(1)
     vector = _combine(weights, basis)
     residual = squared_norm(_combine(weights, images) - per_picture(value, start) * vector).sqrt()
+    finite &= torch.isfinite(value + residual)
     failed = torch.full_like(value, FAILED)
     return Ritz(
         torch.where(finite, value, failed),
@@ -80,11 +81,12 @@ def _top_vector(matrices: Tensor) -> Tensor:
     Shifted to be positive and squared 20 times, a matrix is the projection on that vector (or on those whose
     eigenvalues agree to six digits). Unlike a solver's, these steps need no word from the GPU.
     """
-    shift = matrices.abs().sum(2).amax(1).clamp_min(torch.finfo(matrices.dtype).tiny)
+    shift = 2 * matrices.abs().sum(2).amax(1)
+    shift = torch.where(shift > 0, shift, torch.ones_like(shift))
     power = matrices + torch.diag_embed(shift[:, None].expand(matrices.shape[:2]))
     for _ in range(20):
-        power = power @ power
         power = power / power.abs().amax((1, 2), keepdim=True)
+        power = power @ power
     largest = power.diagonal(dim1=1, dim2=2).argmax(1)
     column = power.gather(2, largest[:, None, None].expand(-1, power.shape[1], 1))[:, :, 0]
     return column / column.norm(dim=1, keepdim=True)

@@ -88,7 +88,9 @@ class Training:
         self.more: dict[str, Tensor] = {}
         """What only some trainings carry from step to step; part of the checkpoint."""
         self._resume()
-        self.pictures = CropStore.from_folder(recipe.data, recipe.channels, recipe.crop, self.device, recipe.scales)
+        self.pictures = CropStore.from_folder(
+            recipe.data, recipe.channels, recipe.largest_crop, self.device, recipe.scales
+        )
         self._loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = self._weighted_loss
         if recipe.compile_network:
             self._loss_of = torch.compile(self._weighted_loss, dynamic=False)

@@ -59,13 +59,13 @@ class Recipe:
     validation: Path | None = None
     validation_seconds: float = 120.0
     data_note: str = ""
-    penalty: float = 1.0
+    penalty: float = 4.0
     """For gradient steps: the weight of the penalty on their curvature (training/gradient_step.py)."""
     margin: float = 0.05
     """How far below 1 the curvature is to stay."""
-    penalty_crops: int = 32
-    penalty_crop: int = 64
-    penalty_every: int = 4
+    penalty_crops: int = 4
+    penalty_crop: int = 128
+    penalty_every: int = 1
     penalty_from: float = 0.1
     """The share of the budget after which the penalty begins."""
 
@@ -92,6 +92,11 @@ class Recipe:
             raise InputError(f"precision = {self.precision}: give float32 or bfloat16")
         if self.out.suffix != ".safetensors":
             raise InputError(f"{self.out}: weights are written as .safetensors; end the name so")
+
+    @property
+    def largest_crop(self) -> int:
+        """The side in pixels that pictures must have to be trained on."""
+        return max(self.crop, self.penalty_crop) if self.network == "prox-drunet" else self.crop
 
     def progress(self, step: int, seconds: float) -> float:
         """The share of the budget that is spent, from 0 to 1 (and beyond)."""
