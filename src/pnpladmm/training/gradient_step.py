@@ -12,8 +12,8 @@ What counts is the largest `lambda` over all pictures, so the points are a pool 
 visit a few products with the Hessian improve `u`, going on from the last visit's. A point whose `lambda` is below the
 bound gives way to a new crop, or to a step of the denoiser from where it was, as iterations take them. New points are
 crops (a quarter of them enlarged twofold, as smooth as blurred pictures) with 0 to 2.5 times the noise that the
-denoiser is told: a solver shows it restored pictures as well as ones with more noise than `sigma_d`. They must be as large
-as the network reaches: with 32x32 crops the bound was learnt for those and missed by 0.4 on larger pictures.
+denoiser is told: a solver shows it restored pictures as well as ones with more noise than `sigma_d`. They must be
+as large as the network reaches: with 32x32 crops the bound was learnt for those and missed by 0.4 on larger ones.
 
 Precision: `bfloat16` is what the convolutions compute in, but for the first, which sees pictures in units of their
 noise and must not round them; pictures, residuals, their sums and the weights are float32. Eigenvalues that must be
