@@ -72,36 +72,41 @@ class SmoothUNet(nn.Module):
         reach = 2 * (2 + 4 * len(self.down1)) + 4 * 4 * len(self.down2) + 8 * 2 * len(self.body) + self.stride
         return -(-reach // self.stride) * self.stride
 
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sigma: Tensor, inside: Tensor | None = None) -> Tensor:
         """`N(x, sigma) = x - R(x, sigma)`: x (B, channels, H, W), sigma (B,) above 0."""
-        return x - self.residual(x, sigma)
+        return x - self.residual(x, sigma, inside)
 
-    def residual(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """`R(x, sigma)`, the estimate of the noise."""
+    def residual(self, x: Tensor, sigma: Tensor, inside: Tensor | None = None) -> Tensor:
+        """`R(x, sigma)`, the estimate of the noise.
+
+        `inside` (B or 1, 1, H, W) is 1 where there is a picture and 0 where x was extended by 0 to a multiple of the
+        stride: the noise map, which is 0 there as it is beyond the borders of every convolution.
+        """
 
         def block(part: SmoothBlock, a: Tensor) -> Tensor:
             inner = _conv(part.inner, a, bias=True)
             return a + _conv(part.outer, _smooth_relu(inner))
 
         level = sigma.to(x.dtype).reshape(-1, 1, 1, 1)
-        return level * self._leave(self._descend(self._enter(x / level, x.dtype), block))
+        return level * self._leave(self._descend(self._enter(x / level, inside, x.dtype), block))
 
     def linearise(
         self,
         x: Tensor,
         sigma: Tensor,
+        inside: Tensor | None = None,
         *,
-        kept: tuple[slice, slice] | None = None,
+        kept: Tensor | None = None,
         products: bool = False,
         dtype: torch.dtype | None = None,
     ) -> Linearisation:
         """`g = 1/2 ||M R||^2` at x, with its gradient; `products` keeps what products with its Hessian need.
 
-        `M` sets everything outside the rows and columns `kept` to 0. `dtype` is what all but the first convolution
-        computes in (x's own unless given): pictures in units of weak noise are too large for half precision, what the
-        first convolution makes of them is not.
+        `M` multiplies by `kept` (B or 1, 1, H, W), which is 0 or 1; by `inside` unless it is given. `dtype` is what all
+        but the first convolution computes in (x's own unless given): pictures in units of weak noise are too large for
+        half precision, what the first convolution makes of them is not.
         """
-        return Linearisation(self, x, sigma, kept, products, dtype or x.dtype)
+        return Linearisation(self, x, sigma, inside, inside if kept is None else kept, products, dtype or x.dtype)
 
     def initialise(self) -> None:
         """Start for a training from nothing: blocks near Id, `R` a random high-pass filter of a third of the picture.
@@ -122,10 +127,14 @@ class SmoothUNet(nn.Module):
     # The network is a skeleton of linear maps with skips and, between them, blocks. The passes below walk the
     # skeleton from picture to residual, or its adjoint from residual to picture; what a block does is theirs to say.
 
-    def _enter(self, scaled: Tensor, dtype: torch.dtype, noise_map: bool = True) -> Tensor:
-        """Fold the picture and, unless it is a direction, the noise map."""
-        extra = torch.ones_like if noise_map else torch.zeros_like
-        folded = functional.pixel_unshuffle(torch.cat([scaled, extra(scaled[:, :1])], 1), 2)
+    def _enter(self, scaled: Tensor, inside: Tensor | None, dtype: torch.dtype, direction: bool = False) -> Tensor:
+        """Fold the picture and the noise map; a direction, in which pictures change, has none."""
+        noise_map = torch.ones_like(scaled[:, :1])
+        if direction:
+            noise_map = torch.zeros_like(noise_map)
+        elif inside is not None:
+            noise_map = noise_map * inside
+        folded = functional.pixel_unshuffle(torch.cat([scaled, noise_map], 1), 2)
         return _conv(self.entry, folded).to(dtype)
 
     def _leave(self, features: Tensor) -> Tensor:
@@ -188,7 +197,8 @@ class Linearisation:
         network: SmoothUNet,
         x: Tensor,
         sigma: Tensor,
-        kept: tuple[slice, slice] | None,
+        inside: Tensor | None,
+        kept: Tensor | None,
         products: bool,
         dtype: torch.dtype,
     ) -> None:
@@ -211,7 +221,7 @@ class Linearisation:
             return c + _adjoint(part.inner, slope * arrived)
 
         level = sigma.to(x.dtype).reshape(-1, 1, 1, 1)
-        features = network._descend(network._enter(x / level, dtype), down)
+        features = network._descend(network._enter(x / level, inside, dtype), down)
         units = self._mask(network._leave(features).to(x.dtype))
         back_at_entry = network._ascend(network._leave_adjoint(units, dtype), back)
         self.residual = level * units
@@ -232,16 +242,12 @@ class Linearisation:
             return c + _adjoint(part.inner, bent)
 
         network, dtype = self._network, self._dtype
-        features = network._descend(network._enter(u, dtype, noise_map=False), down)
+        features = network._descend(network._enter(u, None, dtype, direction=True), down)
         units = self._mask(network._leave(features).to(u.dtype))
         return network._enter_adjoint(network._ascend(network._leave_adjoint(units, dtype), back), u.dtype)
 
     def _mask(self, residual: Tensor) -> Tensor:
-        if self._kept is None:
-            return residual
-        masked = torch.zeros_like(residual)
-        masked[..., self._kept[0], self._kept[1]] = residual[..., self._kept[0], self._kept[1]]
-        return masked
+        return residual if self._kept is None else residual * self._kept
 
 
 def _blocks(width: int, count: int) -> nn.Sequential:

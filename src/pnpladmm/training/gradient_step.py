@@ -55,7 +55,9 @@ class GradientStepTraining(Training):
     def __init__(self, recipe: Recipe) -> None:
         """As any training, with a pool of points; `more` holds it, so that it is part of the checkpoint."""
         super().__init__(recipe)
-        self._curvature_of: Callable[[Tensor, Tensor, Tensor], Tensor] = self._curvature
+        loss = torch.compile(self._loss_inside, dynamic=False) if recipe.compile_network else self._loss_inside
+        self._loss_of = lambda clean, noise, sigma: loss(clean, noise, sigma, self._cut(clean))
+        self._curvature_of: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = self._curvature
         if recipe.compile_network:
             # `_improve` is not: its graph is the longest to compile, and nothing is gained by fusing without gradients.
             self._curvature_of = torch.compile(self._curvature, dynamic=False)
@@ -73,11 +75,12 @@ class GradientStepTraining(Training):
     def _dtype(self) -> torch.dtype:
         return torch.bfloat16 if self.recipe.precision == "bfloat16" else torch.float32
 
-    def _weighted_loss(self, clean: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
+    def _loss_inside(self, clean: Tensor, noise: Tensor, sigma: Tensor, inside: Tensor) -> Tensor:
         sigma = sigma.clamp_min(SIGMA_MIN)
         noisy = clean + sigma.reshape(-1, 1, 1, 1) * noise
-        restored = noisy - self.smooth.linearise(noisy, sigma, dtype=self._dtype).gradient
-        error = (restored - clean).square().mean((1, 2, 3))
+        here = self.smooth.linearise(noisy * inside, sigma, inside, dtype=self._dtype)
+        error = ((noisy - here.gradient - clean) * inside).square().sum((1, 2, 3))
+        error = error / (clean.shape[1] * inside.sum((1, 2, 3)))
         return (error / expected_error(sigma)).mean()
 
     def _add_gradients(self) -> None:
@@ -85,24 +88,24 @@ class GradientStepTraining(Training):
         if recipe.penalty == 0 or self.step % recipe.penalty_every or self.share < recipe.penalty_from:
             return
         pool = self.more
-        pool["u"], gradient = self._improve(pool["v"], pool["sigma"], pool["u"])
-        curvature = self._curvature_of(pool["v"], pool["sigma"], pool["u"])
+        pool["u"], gradient = self._improve(pool["v"], pool["sigma"], pool["u"], pool["inside"])
+        curvature = self._curvature_of(pool["v"], pool["sigma"], pool["u"], pool["inside"])
         excess = (curvature - (1 - recipe.margin)).clamp_min(0)
         penalty = recipe.penalty * excess.mean()
         penalty.backward()  # type: ignore[no-untyped-call]
         pool["curvature"] = curvature.detach()
         self._move_on(gradient)
 
-    def _improve(self, v: Tensor, sigma: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def _improve(self, v: Tensor, sigma: Tensor, u: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
         """A better eigenvector, and the gradient of `g`, at the points of the pool."""
         with torch.no_grad():
-            here = self.smooth.linearise(v, sigma, products=True, dtype=self._dtype)
-            found = largest_eigenvalue(here.product, u, PRODUCTS)
-        return found.vector, here.gradient
+            here = self.smooth.linearise(v, sigma, inside, products=True, dtype=self._dtype)
+            found = largest_eigenvalue(lambda direction: inside * here.product(direction), u, PRODUCTS)
+        return found.vector, inside * here.gradient
 
-    def _curvature(self, v: Tensor, sigma: Tensor, u: Tensor) -> Tensor:
+    def _curvature(self, v: Tensor, sigma: Tensor, u: Tensor, inside: Tensor) -> Tensor:
         """`<u, H u>` of each point, for `||u|| = 1`."""
-        product = self.smooth.linearise(v, sigma, products=True, dtype=self._dtype).product(u)
+        product = self.smooth.linearise(v, sigma, inside, products=True, dtype=self._dtype).product(u)
         return (u * product).flatten(1).sum(1)
 
     def _move_on(self, gradient: Tensor) -> None:
@@ -135,15 +138,30 @@ class GradientStepTraining(Training):
         crops = torch.where(uniform() < ENLARGED, enlarged, crops)
         sigma = draw_sigma(count, recipe.weak_noise, self.generator).clamp_min(SIGMA_MIN)
         noise, direction = (torch.empty_like(crops).normal_(generator=self.generator) for _ in range(2))
+        inside = self._cut(crops)
+        direction = direction * inside
         strength = NOISE_MAX * uniform() ** 1.5  # in half of them less than the denoiser is told
         visits, curvature = torch.zeros(2, count, device=self.device).unbind()
         return {
-            "v": crops + strength * sigma.reshape(-1, 1, 1, 1) * noise,
+            "v": inside * (crops + strength * sigma.reshape(-1, 1, 1, 1) * noise),
+            "inside": inside,
             "sigma": sigma,
             "u": direction / direction.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1),
             "visits": visits.clone(),
             "curvature": curvature.clone(),
         }
+
+    def _cut(self, crops: Tensor) -> Tensor:
+        """Where a crop is taken to be picture, 1, and where beyond its border, 0: (B, 1, H, W).
+
+        Sides of pictures are no multiples of 8: half of them lose 1 to 7 pixels.
+        """
+        height, width = crops.shape[-2:]
+        draws = torch.randint(-7, 8, (2, len(crops)), generator=self.generator, device=self.device)
+        cuts = draws.clamp_min(0)
+        rows, columns = torch.arange(height, device=self.device), torch.arange(width, device=self.device)
+        high, wide = rows < height - cuts[0, :, None], columns < width - cuts[1, :, None]
+        return (high[:, None, :, None] & wide[:, None, None, :]).to(crops.dtype)
 
     def _roll_back(self, good: dict[str, Tensor]) -> None:
         super()._roll_back(good)
