@@ -196,8 +196,8 @@ def test_transforms_have_sizes_that_are_fast() -> None:
 
 def test_a_picture_gets_the_same_from_any_batch_of_blurs() -> None:
     blurs = [segment_blur((32, 30), "reflect"), positive_blur((32, 30), count=3, k=7, boundary="reflect")]
-    both = pl.SpatiallyVaryingBlur(*(torch.cat([getattr(b, n) for b in blurs]).squeeze(2) for n in ("kernels", "weights")),
-                                   "reflect")  # fmt: skip
+    kernels, weights = (torch.cat([getattr(b, name) for b in blurs]).squeeze(2) for name in ("kernels", "weights"))
+    both = pl.SpatiallyVaryingBlur(kernels, weights, "reflect")
     x = torch.randn(2, 3, 32, 30, dtype=DOUBLE)
     for i, blur in enumerate(blurs):
         torch.testing.assert_close(both.forward(x)[i : i + 1], blur.forward(x[i : i + 1]), rtol=0, atol=1e-12)

@@ -174,7 +174,8 @@ def _correlations(kernels: Tensor, gram: Tensor) -> Tensor:
     kh, kw = kernels.shape[-2:]
     small = fast_size((2 * kh - 1, 2 * kw - 1))
     spectra = rfft2(kernels, small).flatten(-2).movedim(1, -1).unsqueeze(1)  # (b, 1, c, f, P)
-    power = [((spectra @ g.unsqueeze(1).to(spectra.dtype)) * spectra.conj()).sum(-1) for g in gram.unsqueeze(2).unbind(1)]
+    grams = gram.unsqueeze(2).to(spectra.dtype).unbind(1)
+    power = [((spectra @ g.unsqueeze(1)) * spectra.conj()).sum(-1) for g in grams]
     stacked = torch.cat(power, 1)
     correlation = irfft2(stacked.view(*stacked.shape[:3], small[0], small[1] // 2 + 1), small)
     return correlation.roll((kh - 1, kw - 1), (-2, -1))[..., : 2 * kh - 1, : 2 * kw - 1]
