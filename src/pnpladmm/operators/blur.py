@@ -11,7 +11,8 @@ from torch import Tensor
 
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
-from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, make_bank
+from pnpladmm.operators.compression import Compression, compress
+from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, bank_cost, make_bank
 from pnpladmm.operators.preconditioner import LocalWiener, Regions, regions_of
 from pnpladmm.tensors import InputError
 
@@ -33,6 +34,9 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     Uniform blur is P = 1 with a weight of ones. `H^T` is `sum_i K_i^T U_i`: weight first, then correlate.
     """
+
+    compression: Compression | None = None
+    """What was lost, where it was compressed."""
 
     def __init__(
         self,
@@ -116,6 +120,28 @@ class SpatiallyVaryingBlur(LinearOperator):
         if bool((self.kernels >= 0).all()) and bool((self.weights >= 0).all()):
             return self
         return AbsoluteBlur(self)
+
+    def compressed(self, tolerance: float = 1e-3, device: str | torch.device | None = None) -> SpatiallyVaryingBlur:
+        """The same blur with fewer kernels and signed weights, off by at most `tolerance` of what it does to a picture.
+
+        The error is that of operators/compression.py, and stands in `compression` of the result. For large banks of
+        kernels that change smoothly (PSF grids). Refuses where the result is not faster on `device` (default: that of
+        the weights): on a CPU, weights that each cover a small part of the picture are fast as they are.
+        """
+        if not 0 < tolerance < 1:
+            raise InputError(f"tolerance = {tolerance}: give the relative error allowed, above 0 and below 1")
+        small = compress(self.kernels, self.weights, tolerance)
+        kernels, weights = (t.squeeze(2).to(self.weights.dtype) for t in (small.kernels, small.weights))
+        blur = SpatiallyVaryingBlur(kernels, weights, self.boundary, self.order)
+        blur.compression = kept = small.compression
+        on_gpu = torch.device(device or self.device).type == "cuda"
+        after, before = (bank_cost(b.data(b.weights), b.observed, on_gpu) for b in (blur, self))
+        if after >= before:
+            raise InputError(
+                f"{kept.before} kernels compressed to {tolerance:g} are {kept.after}, each everywhere: no faster than "
+                "the blur as it is; allow a larger error, or keep it"
+            )
+        return blur
 
     def preconditioner(self, precision: Tensor, a: Tensor) -> LocalWiener:
         """A Wiener filter for each region of the picture (operators/preconditioner.py)."""

@@ -181,21 +181,29 @@ class BoxBank:
 
 def make_bank(data: BankData, observed: Size, like: Tensor, circular: BankData | None = None) -> DenseBank | BoxBank:
     """The cheaper way for pictures `like`. `circular`: the same blur without padding, where it wraps round."""
-    if circular is not None and is_smooth(observed):
-        dense_data, full = circular, observed
-    else:
-        kh, kw = data.kernel_size
-        dense_data, full = data, fast_size((observed[0] + kh - 1, observed[1] + kw - 1))
-    pictures, channels = (like.shape[0], like.shape[1]) if like.ndim == 4 else (1, 1)
-    dense_cost = pictures * channels * (1 + data.kernels.shape[1]) * _transform_cost(full)
-    overhead = GPU_BOX_OVERHEAD if like.is_cuda else BOX_OVERHEAD
-    box_cost = 0.0
-    for window in windows(data, observed):
-        planes = channels * (pictures if len(data.weights) == 1 else 1)
-        box_cost += overhead + 2 * planes * _transform_cost(window.fft_size)
-    if box_cost < dense_cost:
+    wraps = circular is not None and is_smooth(observed)
+    pictures, channels = (like.shape[0], like.shape[1]) if like.ndim == 4 else (len(data.weights), 1)
+    dense, boxes = _costs(data, observed, pictures, channels, like.is_cuda, wraps)
+    if boxes < dense:
         return BoxBank(data, observed)
-    return DenseBank(dense_data, observed, circular=dense_data is circular)
+    return DenseBank(circular if circular is not None and wraps else data, observed, circular=wraps)
+
+
+def bank_cost(data: BankData, observed: Size, on_gpu: bool) -> float:
+    """What the cheaper way costs for a colour picture (for each of a batch with blurs of their own)."""
+    return min(_costs(data, observed, len(data.weights), 3, on_gpu, wraps=False))
+
+
+def _costs(
+    data: BankData, observed: Size, pictures: int, channels: int, on_gpu: bool, wraps: bool
+) -> tuple[float, float]:
+    kh, kw = data.kernel_size
+    full = observed if wraps else fast_size((observed[0] + kh - 1, observed[1] + kw - 1))
+    dense = pictures * channels * (1 + data.kernels.shape[1]) * _transform_cost(full)
+    overhead = GPU_BOX_OVERHEAD if on_gpu else BOX_OVERHEAD
+    planes = channels * (pictures if len(data.weights) == 1 else 1)
+    boxes = [overhead + 2 * planes * _transform_cost(window.fft_size) for window in windows(data, observed)]
+    return dense, sum(boxes)
 
 
 def windows(data: BankData, observed: Size) -> list[Window]:
