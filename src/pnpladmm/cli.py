@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from pnpladmm.experiments.commands import app as experiments
 from pnpladmm.tensors import InputError
 
-DENOISERS = "light, drunet, tv, soft, hard, tikhonov, identity, or a file of weights"
+DENOISERS = "light, drunet, prox-drunet, tv, soft, hard, tikhonov, identity, or a file of weights"
 
 app = typer.Typer(
     name="pnpladmm",

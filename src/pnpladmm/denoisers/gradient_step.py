@@ -218,8 +218,8 @@ class GradientStepDenoiser(NetworkDenoiser):
             network,
             planes.contiguous(memory_format=torch.channels_last),
             inside,
-            levels.to(self.device, self.precision),
-            ((sigmas > 0).double() / copies).to(self.device),
+            levels.to(self.precision).to(self.device, non_blocking=True),
+            ((sigmas > 0).double() / copies).to(self.device, non_blocking=True),
             x.shape,
         )
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pnpladmm.denoisers.base import Denoiser, Promise
+from pnpladmm.denoisers.graphs import GraphedNetwork
 from pnpladmm.tensors import InputError, PerPicture
 
 SIGMA_MAX = 60 / 255
@@ -47,7 +48,9 @@ class NetworkDenoiser:
         elsewhere; pictures go in as float32 and come out in their own dtype. (Against float32 on an H200,
         DRUNet is off by 0.03/255 in float16 and 0.2/255 in bfloat16, at every sigma.)
     compile_network:
-        Whether to `torch.compile` the networks: worth it for many calls of one shape on a GPU.
+        Whether to `torch.compile` the networks, or with which of its modes ("max-autotune"): worth a few per cent for
+        many calls of one shape on a GPU (docs/speed.md). Without it, a GPU replays calls of small pictures from CUDA
+        graphs (denoisers/graphs.py).
 
     A sigma of 0 returns the picture itself. On CPUs pictures are processed one at a time, which is as
     fast, needs less memory, and makes a picture's result independent of its batch to the last bit.
@@ -63,7 +66,7 @@ class NetworkDenoiser:
         scale: float = 1.0,
         device: torch.device | str | None = None,
         precision: torch.dtype | None = None,
-        compile_network: bool = False,
+        compile_network: bool | str = False,
     ) -> None:
         """Take the networks over: they are put into eval mode, and moved to `device` and `precision`."""
         if not networks:
@@ -87,13 +90,19 @@ class NetworkDenoiser:
             ready: Any = network.eval().requires_grad_(False).to(self.device, self.precision)
             ready = ready.to(memory_format=torch.channels_last)
             self._strides[channels] = int(getattr(network, "stride", 8))
-            self._networks[channels] = torch.compile(ready) if compile_network else ready
+            if compile_network:
+                self._networks[channels] = torch.compile(
+                    ready, mode=None if compile_network is True else compile_network
+                )
+            else:
+                self._networks[channels] = GraphedNetwork(ready) if on_gpu else ready
+        self._sigma: tuple[Tensor, int, Tensor] | None = None
 
     def __call__(self, x: Tensor, sigma: PerPicture, /) -> Tensor:
         """Denoise x (B, C, H, W) of float32 or float64; sigma a float or one per picture."""
         if x.ndim != 4 or x.numel() == 0:
             raise InputError(f"pictures of shape {tuple(x.shape)}: give a non-empty (B, C, H, W)")
-        sigmas = _checked_sigma(sigma, len(x))
+        sigmas = self._checked_sigma(sigma, len(x))
         batch, channels = x.shape[:2]
         if channels in self._networks:
             restored = self._apply(channels, x, sigmas)
@@ -120,20 +129,31 @@ class NetworkDenoiser:
         height, width = x.shape[-2:]
         padding = (0, -width % stride, 0, -height % stride)
         gain = (sigmas / self.sigma_range[1]).clamp(min=1.0) * self.scale
+        plain = bool((gain == 1).all())  # gains are on the CPU: looking at them waits for nothing
         step = 1 if self.device.type == "cpu" else max(1, GPU_PIXELS // (height * width))
         restored = torch.empty_like(x, memory_format=torch.contiguous_format)
         with torch.inference_mode():
             for start in range(0, len(x), step):
                 part = slice(start, start + step)
-                unit = gain[part].to(self.device, non_blocking=True).reshape(-1, 1, 1, 1)
+                scaled = x[part].to(self.device)
+                unit = gain[part].to(self.device, x.dtype, non_blocking=True).reshape(-1, 1, 1, 1)
                 # Scaled in the picture's own dtype, and only then made float32.
-                scaled = (x[part].to(self.device) / unit.to(x.dtype)).float()
+                scaled = scaled.float() if plain else (scaled / unit).float()
                 padded = functional.pad(scaled, padding, mode="replicate") if any(padding) else scaled
                 padded = padded.contiguous(memory_format=torch.channels_last)
                 level = (sigmas[part] / gain[part]).float().to(self.device, non_blocking=True)
                 out = network(padded, level)[..., :height, :width]
-                restored[part] = (out.to(x.dtype) * unit.to(x.dtype)).to(x.device)
+                # One pass for dtype, layout and device; a graph's output must not outlive the next call.
+                restored[part] = out if plain else out.to(x.dtype) * unit
         return restored
+
+    def _checked_sigma(self, sigma: PerPicture, batch: int) -> Tensor:
+        """Sigma as (B,) float64 on the CPU. One that lies on a GPU is fetched once, not at each call of a run."""
+        if not isinstance(sigma, Tensor) or not sigma.is_cuda:
+            return _checked_sigma(sigma, batch)
+        if self._sigma is None or self._sigma[0] is not sigma or self._sigma[1] != sigma._version:
+            self._sigma = (sigma, sigma._version, sigma.detach().cpu())
+        return _checked_sigma(self._sigma[2], batch)
 
     def __repr__(self) -> str:
         """Name, channels and promise."""

@@ -54,9 +54,10 @@ def largest_eigenvalue(
             if step == 0 and fresh is not None:
                 following = _unit(_orthogonal(following, basis)) + _unit(fresh)
             direction = _unit(_orthogonal(following, basis))
-    rows = [[dot(q, image) for image in images] for q in basis]
-    projected = torch.stack([torch.stack(row, 1) for row in rows], 1)
-    projected = (projected + projected.mT) / 2
+    zero = torch.zeros(len(start), dtype=torch.float64, device=start.device)
+    rows = [[dot(q, image) if i <= j else zero for j, image in enumerate(images)] for i, q in enumerate(basis)]
+    upper = torch.stack([torch.stack(row, 1) for row in rows], 1)
+    projected = upper + upper.triu(1).mT
     finite = torch.isfinite(projected).all(2).all(1)
     projected = torch.where(finite[:, None, None], projected, torch.zeros_like(projected))
     # A direction of 0 (the space is exhausted) must not look like an eigenvalue of 0.

@@ -204,20 +204,21 @@ class Linearisation:
     ) -> None:
         """One pass down and one back."""
         self._network, self._kept, self._dtype = network, kept, dtype
-        self._slopes: dict[SmoothBlock, Tensor] = {}
-        self._bends: dict[SmoothBlock, Tensor] = {}
-        before: dict[SmoothBlock, Tensor] = {}
+        # The way back meets the blocks in reverse order: what it needs is a stack, what it keeps is in its order.
+        self._slopes: list[Tensor] = []
+        self._bends: list[Tensor] = []
+        before: list[Tensor] = []
 
         def down(part: SmoothBlock, a: Tensor) -> Tensor:
-            before[part] = _conv(part.inner, a, bias=True)
-            return a + _conv(part.outer, _smooth_relu(before[part]))
+            before.append(_conv(part.inner, a, bias=True))
+            return a + _conv(part.outer, _smooth_relu(before[-1]))
 
         def back(part: SmoothBlock, c: Tensor) -> Tensor:
-            inner = before.pop(part)  # frees it: a call without products keeps nothing
+            slope, bend = _derivatives(before.pop())  # frees it: a call without products keeps nothing
             arrived = _adjoint(part.outer, c)
-            slope, bend = _derivatives(inner)
             if products:
-                self._slopes[part], self._bends[part] = slope, bend * arrived
+                self._slopes.append(slope)
+                self._bends.append(bend * arrived)
             return c + _adjoint(part.inner, slope * arrived)
 
         level = sigma.to(x.dtype).reshape(-1, 1, 1, 1)
@@ -231,14 +232,15 @@ class Linearisation:
         """The Hessian of `g` times `u`, (B, channels, H, W)."""
         if not self._slopes:
             raise ValueError("linearise with products=True")
-        passed: dict[SmoothBlock, Tensor] = {}
+        passed: list[Tensor] = []
 
         def down(part: SmoothBlock, a: Tensor) -> Tensor:
-            passed[part] = _conv(part.inner, a)
-            return a + _conv(part.outer, self._slopes[part] * passed[part])
+            passed.append(_conv(part.inner, a))
+            return a + _conv(part.outer, self._slopes[-len(passed)] * passed[-1])
 
         def back(part: SmoothBlock, c: Tensor) -> Tensor:
-            bent = self._slopes[part] * _adjoint(part.outer, c) + self._bends[part] * passed.pop(part)
+            block = -len(passed)
+            bent = self._slopes[block] * _adjoint(part.outer, c) + self._bends[block] * passed.pop()
             return c + _adjoint(part.inner, bent)
 
         network, dtype = self._network, self._dtype

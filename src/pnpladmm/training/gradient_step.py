@@ -23,6 +23,7 @@ known to three digits are measured in float32 after the training (`evaluate --cu
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.pretrained import Network
 from pnpladmm.denoisers.ritz import largest_eigenvalue
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
+from pnpladmm.training.evaluate import curvature_table
 from pnpladmm.training.loop import Training
 from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
 
@@ -55,6 +57,7 @@ class GradientStepTraining(Training):
     def __init__(self, recipe: Recipe) -> None:
         """As any training, with a pool of points; `more` holds it, so that it is part of the checkpoint."""
         super().__init__(recipe)
+        self._watched = ""
         loss = torch.compile(self._loss_inside, dynamic=False) if recipe.compile_network else self._loss_inside
         self._loss_of = lambda clean, noise, sigma: loss(clean, noise, sigma, self._cut(clean))
         self._curvature_of: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = self._curvature
@@ -169,8 +172,20 @@ class GradientStepTraining(Training):
 
     def _note(self) -> str:
         curvature = self.more["curvature"]
-        over = float((curvature >= 1).float().mean())
-        return f"  lambda {float(curvature.mean()):.3f}, most {float(curvature.max()):.3f}, {100 * over:.0f} % over 1"
+        return (
+            f"  lambda in the pool {float(curvature.mean()):.3f}, at most {float(curvature.max()):.3f}{self._watched}"
+        )
+
+    def _validate(self) -> dict[str, float]:
+        """With the curvature at the first pictures, which is the other half of what is wanted."""
+        psnr = super()._validate()
+        assert self.recipe.validation is not None
+        averaged = deepcopy(self.network)
+        averaged.load_state_dict(self.average)
+        denoiser, levels, channels = self._denoiser(averaged), (5.0, 15.0, 25.0), self.recipe.channels
+        rows = curvature_table(denoiser, self.recipe.validation, levels, channels, products=20, limit=2)
+        self._watched = ", in pictures " + " ".join(f"{row.sigma:g}: {row.most:.3f}" for row in rows)
+        return psnr
 
     def _denoiser(self, network: Network) -> Denoiser:
         assert isinstance(network, SmoothUNet)

@@ -192,7 +192,7 @@ class Training:
         self.save()
         if recipe.validation is not None:
             psnr = self._validate()
-            say(Progress(self.step, self.seconds, 1.0, self.loss, 0.0, 0.0, psnr))
+            say(Progress(self.step, self.seconds, 1.0, self.loss, 0.0, 0.0, psnr, self._note()))
             write_weights(recipe.out, self.average, self.card())
         return self.card()
 
