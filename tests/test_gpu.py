@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
+from torch import Tensor
 
 import pnpladmm as pl
 from pnpladmm.denoisers import TotalVariation
+from pnpladmm.denoisers.network import NetworkDenoiser
+from pnpladmm.solvers import Progress
+from pnpladmm.solvers.conjugate_gradient import DataStep
 
 pytestmark = [
     pytest.mark.gpu,
@@ -71,3 +78,160 @@ def test_restore_with_the_shipped_network_agrees_with_the_cpu() -> None:
     y = operator.forward(torch.rand(1, 3, 40, 36, dtype=torch.float64)).float()
     images = [pl.restore(y, operator, SIGMA, device=device).image.cpu() for device in ("cpu", "cuda")]
     assert float((images[0] - images[1]).square().mean().sqrt()) < 0.25 / 255
+
+
+def segments(pictures: int = 3, size: int = 64, k: int = 9) -> pl.SpatiallyVaryingBlur:
+    """A blur of the paper's kind for each picture, on the CPU: five soft stripes, kernels of their own."""
+    generator = torch.Generator().manual_seed(1)
+    kernels = torch.rand(pictures, 5, k, k, generator=generator, dtype=torch.float64) ** 3
+    position = torch.linspace(0, 4, size, dtype=torch.float64)
+    stripes = (1.5 - (position - torch.arange(5).unsqueeze(1)).abs()).clamp(0, 1)
+    shifts = [stripes.roll(11 * b, 1)[:, None, :].expand(5, size, size) for b in range(pictures)]
+    weights = torch.stack(shifts)
+    return pl.SpatiallyVaryingBlur(
+        kernels / kernels.sum((-2, -1), keepdim=True), weights / weights.sum(1, keepdim=True)
+    )
+
+
+@contextmanager
+def no_waits() -> Iterator[None]:
+    """Whatever waits for the GPU inside is an error."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_batch_of_blurs_agrees_with_the_cpu_and_its_adjoint_is_exact() -> None:
+    operator = segments()
+    x = torch.rand(3, 3, 64, 64, dtype=torch.float64)
+    y = operator.forward(x)
+    torch.testing.assert_close(operator.forward(x.cuda()).cpu(), y, atol=1e-12, rtol=0)
+    torch.testing.assert_close(operator.adjoint(y.cuda()).cpu(), operator.adjoint(y), atol=1e-12, rtol=0)
+    single = operator.forward(x.float().cuda()).cpu().double()
+    torch.testing.assert_close(single, y, atol=2e-6, rtol=0)
+    on_gpu = pl.SpatiallyVaryingBlur(operator.kernels.squeeze(2).cuda(), operator.weights.squeeze(2).cuda())
+    assert pl.check_adjoint(on_gpu, (3, 3, 64, 64)) < 1e-13
+    for b in range(3):
+        alone = pl.SpatiallyVaryingBlur(operator.kernels[b].squeeze(1), operator.weights[b].squeeze(1))
+        torch.testing.assert_close(alone.forward(x[b : b + 1].cuda()).cpu(), y[b : b + 1], atol=1e-12, rtol=0)
+
+
+def test_operators_do_not_wait() -> None:
+    """After the first use, which moves kernels, masks and indices to the GPU."""
+    keep = torch.rand(64, 64) > 0.3
+    for operator in (
+        segments(),
+        pl.Decimation(2) @ segments(),
+        pl.Mask(keep) @ segments(),
+        blur(boundary="replicate"),
+        pl.SubsampledTransform((64, 64), 0.4),
+        segments(1, 96).compressed(0.3, "cuda"),
+    ):
+        _, _, h, w = operator.domain or (1, 1, 64, 64)
+        x = torch.rand(3, 3, h, w, device="cuda")
+        y = operator.forward(x)
+        operator.adjoint(y)
+        p, a = torch.tensor(40.0, device="cuda"), torch.full((3, 1, 1, 1), 2.0, device="cuda")
+        precondition = operator.preconditioner(p, a)
+        with no_waits():
+            operator.forward(x)
+            operator.adjoint(y)
+            precondition = operator.preconditioner(p, a)
+            if precondition is not None:
+                precondition(x)
+
+
+def test_preconditioned_solves_agree_with_the_cpu() -> None:
+    """The GPU filters whole pictures, the CPU boxes: other preconditioners, the same solution."""
+    operator = segments()
+    x = torch.rand(3, 1, 64, 64, dtype=torch.float64)
+    solutions = []
+    for device in ("cpu", "cuda"):
+        p, a = (
+            torch.tensor(400.0, dtype=torch.float64, device=device),
+            torch.tensor(9.0, dtype=torch.float64, device=device),
+        )
+        step = DataStep(operator, p, operator.forward(x).to(device), 200, 1e-13)
+        r, s = torch.randn(2, 3, 1, 64, 64, dtype=torch.float64).to(device)
+        precondition = operator.preconditioner(p, a)
+        left, right = (precondition(r) * s).sum(), (precondition(s) * r).sum()
+        assert float(left) == pytest.approx(float(right), rel=1e-11)
+        assert bool(((precondition(r) * r).flatten(1).sum(1) > 0).all())
+        solutions.append(step.solve(a, torch.zeros_like(x).to(device), x.to(device))[0].cpu())
+    torch.testing.assert_close(solutions[0], solutions[1], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize("name", ["annealed", "ladmm", "admm"])
+def test_the_loop_does_not_wait(name: str, record: bool) -> None:
+    """Between the first iterations and the last nothing waits for the GPU: half precision, settings a picture."""
+    operator = segments()
+    x = torch.rand(3, 3, 64, 64, device="cuda")
+    sigma = torch.tensor([0.02, 0.04, 0.08], dtype=torch.float64)
+    problem = pl.Problem(operator.forward(x), operator, pl.Gaussian(sigma))
+    denoiser = pl.load_denoiser("light", "cuda")
+    assert denoiser.precision == torch.float16
+    methods = {
+        "annealed": pl.Annealed(denoiser, sigma, mu=torch.full((3,), 0.2, dtype=torch.float64), calls=8),
+        "ladmm": pl.LADMM(denoiser, sigma, beta=50.0, L_x=torch.tensor([90.0, 80.0, 70.0])),
+        "admm": pl.ADMM(denoiser, sigma, rho=100.0),
+    }
+
+    def watch(progress: Progress) -> None:
+        # The first iteration makes what is kept, and the third may capture the network's graph.
+        if progress.iteration == 4:
+            torch.cuda.set_sync_debug_mode("error")
+        if progress.iteration == 8:
+            torch.cuda.set_sync_debug_mode("default")
+
+    try:
+        result = pl.solve(problem, methods[name], 8, 0, reference=x, callback=watch, record=record)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(result.history) == 8
+    assert bool(torch.isfinite(result.image).all())
+
+
+def test_replayed_networks_give_what_they_gave() -> None:
+    """From the third call of a shape on, calls are replayed: the same, also when pictures and shapes alternate."""
+    graphed, plain = pl.load_denoiser("light", "cuda"), pl.load_denoiser("light", "cuda")
+    plain._networks = {c: getattr(n, "network", n) for c, n in plain._networks.items()}
+    pictures = [torch.rand(2, 3, 40, 48, device="cuda"), torch.rand(1, 3, 33, 20, device="cuda")]
+    kept = []
+    for i in range(10):
+        x, sigma = pictures[i % 2] * (1 + i) / 10, 0.01 * (i + 1)
+        kept.append((graphed(x, sigma), plain(x, sigma)))
+    for found, expected in kept:  # no result was overwritten by a later call
+        torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
+    assert any(g is not None for n in graphed._networks.values() for g in n._graphs.values())
+
+
+def test_forty_crops_are_one_call_of_the_network() -> None:
+    seen: list[torch.Size] = []
+
+    class Noted(torch.nn.Module):
+        stride = 8
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+            seen.append(x.shape)
+            return (x * self.gain).to(x.dtype)
+
+    x = torch.rand(40, 3, 256, 256, device="cuda")
+    denoiser = NetworkDenoiser({3: Noted()}, device="cuda")
+    assert float((denoiser(x, 0.1) - x).abs().max()) < 1e-3
+    assert seen == [x.shape]
+
+
+def test_compression_on_the_gpu() -> None:
+    operator = segments(1, 96)
+    on_gpu = pl.SpatiallyVaryingBlur(operator.kernels.squeeze(2).cuda(), operator.weights.squeeze(2).cuda())
+    small = on_gpu.compressed(0.3)
+    assert small.compression is not None
+    x = torch.rand(1, 1, 96, 96, dtype=torch.float64, device="cuda")
+    assert float((small.forward(x) - on_gpu.forward(x)).norm() / on_gpu.forward(x).norm()) < 0.3

@@ -11,10 +11,11 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import dense, picture, positive_blur, small_problem
 from pnpladmm.blur import gaussian
-from pnpladmm.denoisers import SoftThreshold
+from pnpladmm.denoisers import Promise, Tikhonov
+from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.operators.compression import _decompose, compress
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, fast_size, is_smooth, windows
-from pnpladmm.solvers.conjugate_gradient import DataStep, conjugate_gradient
+from pnpladmm.solvers.conjugate_gradient import DataStep, conjugate_gradient, dot
 from pnpladmm.tensors import per_picture
 
 DOUBLE = torch.float64
@@ -158,9 +159,9 @@ def test_a_data_step_solves_its_system_and_knows_its_gradient() -> None:
 
 def test_admm_has_the_same_limit_whatever_the_inner_solve_costs() -> None:
     problem, _ = small_problem()
-    methods = [pl.ADMM(SoftThreshold(), 0.03, rho=1000.0, cg_iterations=n) for n in (2, 12)]
-    images = [pl.solve(problem, method, 250, 1e-9).image for method in methods]
-    torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-5)
+    methods = [pl.ADMM(Tikhonov(), 0.03, rho=1000.0, cg_iterations=n, cg_tolerance=1e-13) for n in (2, 12)]
+    images = [pl.solve(problem, method, 120, 1e-11).image for method in methods]
+    torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("weights_on", ["observed", "extended"])
@@ -295,3 +296,114 @@ def test_the_norm_of_a_compressed_blur_is_bounded() -> None:
     bound = small.norm_squared()
     truth = float(torch.linalg.matrix_norm(torch.from_numpy(dense(small, small.domain)), 2)) ** 2
     assert float(bound.lower) <= truth <= float(bound.upper) <= 1.1 * truth
+
+
+def test_nothing_is_measured_that_is_not_asked_for() -> None:
+    """Without a record no data fit, no prior, no blur beyond the method's own; the picture is the same."""
+    problem, sharp = small_problem()
+    counted = Counted(problem.operator)
+    bare = pl.Problem(problem.observed, counted, problem.data_term)
+    method = pl.Annealed(Evaluated(), 0.03, calls=4, cg_iterations=2)
+    runs = []
+    for record in (True, False):
+        counted.calls = 0
+        result = pl.solve(bare, method, tolerance=0, reference=sharp, record=record)
+        runs.append((result, counted.calls))
+    (full, with_record), (quick, without) = runs
+    assert torch.equal(full.image, quick.image)
+    assert with_record == without + 4  # Hx of each iteration, for the data fit
+    history = quick.history
+    assert history.data_fit is None
+    assert history.objective is None
+    assert history.psnr is None
+    assert torch.equal(history.x_change, full.history.x_change)
+    assert history.denoiser_calls.tolist() == [1, 2, 3, 4]
+    # Without a record nothing that rests on it is claimed.
+    ladmm = pl.LADMM.certified(Evaluated(), problem, 0.03)
+    assert pl.solve(problem, ladmm, 5, 0, record=False).certificate.level is not pl.Level.CHECKED
+
+
+class Counted(pl.LinearOperator):
+    """An operator that counts its forward maps."""
+
+    def __init__(self, inner: pl.LinearOperator) -> None:
+        self.inner, self.calls = inner, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.inner.forward(x)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        return self.inner.adjoint(y)
+
+    def output_shape(self, shape: pl.operators.Shape) -> pl.operators.Shape:
+        return self.inner.output_shape(shape)
+
+    def input_shape(self, shape: pl.operators.Shape) -> pl.operators.Shape:
+        return self.inner.input_shape(shape)
+
+
+class Evaluated:
+    """A gradient step whose prior and curvature may be measured only where they are asked for."""
+
+    promise = Promise.GRADIENT_STEP
+
+    def __call__(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+        return 0.9 * x
+
+    def curvature(self, v: Tensor, sigma: float | Tensor) -> Tensor:
+        return torch.full((len(v),), 0.5, dtype=DOUBLE)
+
+
+def test_sums_by_lines_are_those_of_float64() -> None:
+    a, b = torch.randn(2, 3, 3, 200, 210)
+    exact = (a.double() * b.double()).sum((1, 2, 3))
+    assert float((dot(a, b) - exact).abs().max()) < 1e-7 * float((a.double() * b.double()).abs().sum((1, 2, 3)).max())
+
+
+def test_a_sigma_is_fetched_once_and_a_network_sees_every_picture_once() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    class Noted(torch.nn.Module):
+        stride = 1
+
+        def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+            seen.append(tuple(x.shape))
+            return x - sigma.reshape(-1, 1, 1, 1)
+
+    denoiser = NetworkDenoiser({3: Noted()})
+    x = torch.rand(2, 3, 9, 11)
+    torch.testing.assert_close(denoiser(x, torch.tensor([0.1, 0.2])), x - torch.tensor([0.1, 0.2]).reshape(2, 1, 1, 1))
+    assert seen == [(1, 3, 9, 11)] * 2
+    assert denoiser(x, 0.1).is_contiguous()
+
+
+@pytest.mark.parametrize("boundary", ["circular", "unknown"])
+def test_a_preconditioner_does_not_depend_on_the_neighbours(boundary: str) -> None:
+    """Segments, dense weights and more kernels than regions, padded to one batch, against each alone."""
+    size, count = (40, 44), 20
+    generator = torch.Generator().manual_seed(3)
+    alone = []
+    for kind, own in (("segments", 4), ("dense", 3), ("many", count), ("one", 1)):
+        kernels = torch.rand(own, 5, 5, generator=generator, dtype=DOUBLE)
+        kernels /= kernels.sum((1, 2), keepdim=True)
+        if kind == "segments":
+            weights = torch.zeros(own, *size, dtype=DOUBLE)
+            for i in range(own):
+                weights[i, :, i * 11 : (i + 1) * 11] = 1
+        else:
+            weights = torch.rand(own, *size, generator=generator, dtype=DOUBLE) + (kind == "one") * 1e9
+            weights /= weights.sum(0)
+        alone.append((kernels, weights))
+    padded = [
+        (torch.cat([k, torch.zeros(count - len(k), 5, 5, dtype=DOUBLE)]),
+         torch.cat([w, torch.zeros(count - len(w), *size, dtype=DOUBLE)]))
+        for k, w in alone
+    ]  # fmt: skip
+    both = pl.SpatiallyVaryingBlur(*(torch.stack(parts) for parts in zip(*padded, strict=True)), boundary)
+    p, a = torch.tensor(400.0, dtype=DOUBLE), torch.tensor(3.0, dtype=DOUBLE)
+    r = torch.randn(4, 3, *both.scene, generator=generator, dtype=DOUBLE)
+    together = both.preconditioner(p, a)(r)
+    for i, (kernels, weights) in enumerate(alone):
+        single = pl.SpatiallyVaryingBlur(kernels, weights, boundary).preconditioner(p, a)(r[i : i + 1])
+        torch.testing.assert_close(together[i : i + 1], single, rtol=1e-9, atol=1e-12)

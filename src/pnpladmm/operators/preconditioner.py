@@ -68,7 +68,7 @@ class Regions:
     patches: tuple[Patch, ...]
     margins: tuple[int, int, int, int]
     """What the scene has beyond the observation: left, right, top, bottom."""
-    floor: float
+    floor: Tensor
 
 
 class LocalWiener:
@@ -99,8 +99,9 @@ class LocalWiener:
         return total
 
 
-def _filter(patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: float) -> Tensor:
+def _filter(patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> Tensor:
     """`1 / (p_q S_q + t_q)`, (B, Q, C, fft)."""
+    floor = floor[patch.pictures] if len(floor) > 1 else floor
     p, a = (t[patch.pictures].unsqueeze(1) if t.ndim and len(t) > 1 else t for t in (precision, a))
     p = p.unsqueeze(1) if p.ndim == 4 else p
     if seen is not None:  # the mean of each region, over its pixels that are observed
@@ -131,18 +132,34 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
         patches = _boxes(root, correlation, whole)
     # One kernel on a torus: then M^-1 is the inverse itself.
     torus = blur.boundary == "circular" and whole == blur.scene
-    exact = torus and weights.shape[1] == 1 and bool((weights == weights.mean()).all())
-    return Regions(tuple(patches), blur.margins, 0.0 if exact else FLOOR)
+    flat = weights.flatten(2)
+    exact = torus & (flat.any(-1).sum(1) == 1) & (flat.amax(-1) == flat.amin(-1)).all(1)
+    floor = torch.where(exact, 0.0, FLOOR).to(like.dtype).view(-1, 1, 1, 1, 1)
+    return Regions(tuple(patches), blur.margins, floor)
 
 
 def _partition(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """`v` (b, Q, 1, h, w) and the mean of `u_i u_j` over each region (b, Q, P, P)."""
-    count = weights.shape[1]
+    """`v` (b, Q, 1, h, w) and the mean of `u_i u_j` over each region (b, Q, P, P).
+
+    Each picture is divided by itself, whatever its neighbours are; those with fewer regions get empty ones.
+    """
+    parts = [_partition_one(one, int(one.flatten(2).any(-1).sum())) for one in weights.unsqueeze(1)]
+    most = max(v.shape[1] for v, _ in parts)
+    padded = [
+        (F.pad(v, (0, 0, 0, 0, 0, 0, 0, most - v.shape[1])), F.pad(gram, (0, 0, 0, 0, 0, most - v.shape[1])))
+        for v, gram in parts
+    ]
+    return torch.cat([v for v, _ in padded]), torch.cat([gram for _, gram in padded])
+
+
+def _partition_one(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The same for one picture, of whose weights `count` are not 0 everywhere."""
     total = weights.sum(1, keepdim=True)
     if count <= MOST_REGIONS and bool((weights >= 0).all()):
         v = weights / total.clamp_min(TINY)
         v = torch.where(v < LEAST_SHARE, 0.0, v)
-        v = torch.where(total > 0, v / v.sum(1, keepdim=True).clamp_min(TINY), 1 / count)
+        used = weights.flatten(2).any(-1).view(1, -1, 1, 1, 1).to(v)
+        v = torch.where(total > 0, v / v.sum(1, keepdim=True).clamp_min(TINY), used / count)
         if bool((v.amax(1).mean((-2, -1)) >= RULES).all()):
             # Its own kernel stands for a region, not the mean of what mixes with it at the seams: measured.
             mean = (v * total.square()).sum((-2, -1)) / v.sum((-2, -1)).clamp_min(TINY)

@@ -90,11 +90,19 @@ class Mask(LinearOperator):
         if not bool(torch.isfinite(mask).all()) or not bool(mask.any()):
             raise InputError("the mask is all zero, NaN or infinite: it must keep some pixels")
         self.mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+        self._copies: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """`mask x`."""
         self.output_shape(shape_of("the picture", x))
-        return self.mask.to(x.device, x.dtype) * x
+        return self._like(x) * x
+
+    def _like(self, x: Tensor) -> Tensor:
+        """The mask where the pictures are, copied there once."""
+        key = (x.device, x.dtype)
+        if key not in self._copies:
+            self._copies[key] = self.mask.to(*key)
+        return self._copies[key]
 
     def adjoint(self, y: Tensor) -> Tensor:
         """The same."""
@@ -120,7 +128,7 @@ class Mask(LinearOperator):
 
     def pulled_back(self, precision: Tensor) -> Tensor:
         """`mask^2 p`."""
-        return self.mask.to(precision.device, precision.dtype).square() * precision
+        return self._like(precision).square() * precision
 
     def output_shape(self, shape: Shape) -> Shape:
         """The same."""
@@ -170,20 +178,29 @@ class SubsampledTransform(LinearOperator):
         pixels = size[0] * size[1]
         self.rows = torch.randperm(pixels, generator=generator)[: max(1, round(fraction * pixels))].sort().values
         self.signs = torch.randint(0, 2, size, generator=generator).float() * 2 - 1
+        self._copies: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
         self.transform.forward(torch.zeros(1, 1, *size))  # a size that does not fit is refused here
 
     def forward(self, x: Tensor) -> Tensor:
         """`R T S x`: (B, C, H, W) -> (B, C, 1, m)."""
         self.output_shape(shape_of("the picture", x))
-        spectrum = self.transform.forward(self.signs.to(x.device, x.dtype) * x)
-        return spectrum.flatten(-2)[..., None, self.rows.to(x.device)]
+        signs, rows = self._like(x)
+        spectrum = self.transform.forward(signs * x)
+        return spectrum.flatten(-2).index_select(-1, rows).unsqueeze(-2)
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`S T^T R^T y`."""
         b, c, h, w = self.input_shape(shape_of("the measurement", y))
-        spectrum = y.new_zeros(b, c, h * w)
-        spectrum[..., self.rows.to(y.device)] = y.squeeze(2)
-        return self.signs.to(y.device, y.dtype) * self.transform.inverse(spectrum.reshape(b, c, h, w))
+        signs, rows = self._like(y)
+        spectrum = y.new_zeros(b, c, h * w).index_copy_(-1, rows, y.squeeze(2))
+        return signs * self.transform.inverse(spectrum.reshape(b, c, h, w))
+
+    def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Signs and rows where the pictures are, copied there once."""
+        key = (x.device, x.dtype)
+        if key not in self._copies:
+            self._copies[key] = self.signs.to(*key), self.rows.to(x.device)
+        return self._copies[key]
 
     def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
         """With `A A^T = Id` the inverse itself for one precision a picture: `(r - p/(p + a) A^T A r) / a`."""

@@ -13,9 +13,10 @@ from torch import Tensor
 from pnpladmm.denoisers.base import MeasuredCurvature
 from pnpladmm.metrics import psnr
 from pnpladmm.operators.base import shape_of
+from pnpladmm.solvers.conjugate_gradient import squared
 from pnpladmm.solvers.method import Method, PlugAndPlay, State
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, PerPicture, check_pictures, squared_norm
+from pnpladmm.tensors import InputError, PerPicture, check_pictures
 
 # Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
 CURVATURE_EVERY = 10
@@ -156,8 +157,8 @@ def changes(old: State, new: State) -> dict[str, Tensor | None]:
 
 def _relative(moved: Sequence[Tensor], size: Tensor) -> Tensor:
     tiny = torch.finfo(torch.float64).tiny
-    total = torch.stack([squared_norm(change) for change in moved]).sum(0)
-    return (total / squared_norm(size).clamp_min(tiny)).sqrt()
+    total = torch.stack([squared(change) for change in moved]).sum(0)
+    return (total / squared(size).clamp_min(tiny)).sqrt()
 
 
 def _check_reference(problem: Problem, reference: Tensor) -> Tensor:

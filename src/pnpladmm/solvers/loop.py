@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.solvers.certificate import certify
+from pnpladmm.solvers.conjugate_gradient import squared
 from pnpladmm.solvers.history import Recorder, changes
 from pnpladmm.solvers.method import Method, Start, State, keep_finished
 from pnpladmm.solvers.problem import Problem
@@ -121,7 +122,7 @@ class _Monitor:
     def advance(self, old: State, new: State, change: dict[str, Tensor | None]) -> State:
         """Take the step for the pictures still running and see how each of them fared."""
         moved = [value for value in change.values() if value is not None]
-        size = squared_norm(new.x)
+        size = squared(new.x)
         finite = torch.isfinite(torch.stack([*moved, size])).all(0)
         diverged = finite & (size > self.limit)
         good = self.running & finite & ~diverged
