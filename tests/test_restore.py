@@ -13,7 +13,7 @@ import pnpladmm as pl
 from conftest import picture
 from pnpladmm import settings
 from pnpladmm.blur import gaussian, motion
-from pnpladmm.methods import METHODS
+from pnpladmm.methods import METHODS, make_method
 from pnpladmm.metrics import psnr
 from pnpladmm.restore import saturated
 from pnpladmm.solvers.certificate import Level
@@ -157,7 +157,7 @@ def test_settings_follow_the_noise() -> None:
 
 
 def test_settings_between_8_and_24_calls_lie_between_theirs() -> None:
-    sigma = torch.tensor([10 / 255], dtype=torch.float64)
+    sigma = torch.tensor([20 / 255], dtype=torch.float64)
     few, middle, many = (settings.tuned_fast(None, calls, sigma) for calls in (8, 14, 24))
     for name, value in middle.items():
         low, high = sorted((float(few[name]), float(many[name])))
@@ -307,3 +307,23 @@ def test_certified_iterations_after_fast() -> None:
     assert float(psnr(after.result.image, sharp)) > float(psnr(quick.result.image, sharp)) - 1
     with pytest.raises(pl.InputError, match="certify = -1"):
         pl.restore(y, blur, SIGMA, certify=-1)
+
+
+def test_every_method_minimises_the_same_energy_with_a_convex_prior() -> None:
+    """`lambda = L_x sigma_d^2` is that of the total variation, also in certified iterations after another method."""
+    y, _, blur = observed(64)
+    problem = pl.Problem(y, blur.operator("unknown"), pl.Gaussian(SIGMA))
+    tv = pl.load_denoiser("tv")
+    for name in ("fast", "ladmm", "certified", "ista", "fista", "primal-dual"):
+        method = make_method(name, tv, problem, torch.tensor([SIGMA], dtype=torch.float64), strength=1.5)
+        weight = torch.as_tensor(method.prior_weight) * torch.as_tensor(method.sigma_d) ** 2
+        assert float(weight) == pytest.approx(1.5**2 * settings.TV_WEIGHT / tv.weight, rel=1e-9), name
+
+
+def test_richardson_lucy_stops_before_it_fits_the_noise() -> None:
+    sigma = 20 / 255
+    y, sharp, blur = observed(96)
+    noisy = y + sigma * torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+    result = pl.restore(noisy, blur, sigma, "richardson-lucy")
+    assert len(result.history) < 10
+    assert float(psnr(result.image, sharp)) > float(psnr(noisy, sharp)) - 1

@@ -34,7 +34,7 @@ def make_method(
         raise InputError(f"method {name!r}: choose one of {', '.join(METHODS)}")
     if name == "richardson-lucy":
         return RichardsonLucy()
-    if promise_of(denoiser) is Promise.CONVEX and name != "certified":
+    if promise_of(denoiser) is Promise.CONVEX:
         return _convex_method(name, denoiser, problem, sigma, strength)
     calls = calls or DEFAULT_CALLS
     if name == "fast":
@@ -87,6 +87,8 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
     """`lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the curvature; `fast` is LADMM, which converges for it."""
     norm = _norm_squared(name, problem)
     lam = torch.full_like(sigma, strength**2 * settings.TV_WEIGHT / getattr(denoiser, "weight", 1.0))
+    if name == "certified":  # its L_x is MARGIN^2 L_h ||H||^2
+        return method_from(name, denoiser, problem, {"sigma_d": (lam / (problem.L_h() * norm)).sqrt() / MARGIN})
     L_x = MARGIN * CONVEX_BETA * norm / sigma**2
     if name in ("ista", "fista"):
         L_x = torch.maximum(L_x, MARGIN * problem.L_h() * norm)

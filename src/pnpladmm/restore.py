@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnpladmm import settings
 from pnpladmm.blur import Blur, read_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
 from pnpladmm.denoisers import Denoiser, load_denoiser
@@ -19,7 +20,7 @@ from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.operators.base import shape_of
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.samples import fill_blank
-from pnpladmm.solvers import ADMM, LADMM, Annealed, Method, Problem, Result, Status, solve
+from pnpladmm.solvers import ADMM, LADMM, Annealed, Method, Problem, Result, RichardsonLucy, Status, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, PerPicture, check_pictures, check_positive, per_picture
 
@@ -118,6 +119,9 @@ def restore_picture(
         method = make_method(method, chosen, problem, sigma, strength, iterations)
     elif not isinstance(method, Method):
         raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
+    if isinstance(method, RichardsonLucy) and iterations is None:
+        # It fits the noise if it is not stopped in time; the noisiest picture of a batch says when.
+        iterations = round(float(settings.tuned(None, "richardson-lucy", sigma)["iterations"].min()))
     result = solve(problem, method, iterations, TOLERANCE, callback=callback)
     if certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(

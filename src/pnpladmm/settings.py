@@ -1,7 +1,8 @@
 """Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
 
-The table holds, for each shipped denoiser and method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
-`pnpladmm experiment tune` found them on the tuning pictures. Other denoisers get those of `drunet`.
+The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
+`pnpladmm experiment tune` found them for `drunet` on the tuning pictures (the annealed method's at noise 1: a sweep
+there). Other denoisers, `light` among them, get those of `drunet`.
 """
 
 from __future__ import annotations

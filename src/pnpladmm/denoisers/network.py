@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pnpladmm.denoisers.base import Denoiser, Promise
-from pnpladmm.denoisers.graphs import GraphedNetwork
 from pnpladmm.tensors import InputError, PerPicture
 
 SIGMA_MAX = 60 / 255
@@ -49,8 +48,7 @@ class NetworkDenoiser:
         DRUNet is off by 0.03/255 in float16 and 0.2/255 in bfloat16, at every sigma.)
     compile_network:
         Whether to `torch.compile` the networks, or with which of its modes ("max-autotune"): worth a few per cent for
-        many calls of one shape on a GPU (docs/speed.md). Without it, a GPU replays calls of small pictures from CUDA
-        graphs (denoisers/graphs.py).
+        many calls of one shape on a GPU (docs/speed.md).
 
     A sigma of 0 returns the picture itself. On CPUs pictures are processed one at a time, which is as
     fast, needs less memory, and makes a picture's result independent of its batch to the last bit.
@@ -90,12 +88,8 @@ class NetworkDenoiser:
             ready: Any = network.eval().requires_grad_(False).to(self.device, self.precision)
             ready = ready.to(memory_format=torch.channels_last)
             self._strides[channels] = int(getattr(network, "stride", 8))
-            if compile_network:
-                self._networks[channels] = torch.compile(
-                    ready, mode=None if compile_network is True else compile_network
-                )
-            else:
-                self._networks[channels] = GraphedNetwork(ready) if on_gpu else ready
+            mode = compile_network if isinstance(compile_network, str) else None
+            self._networks[channels] = torch.compile(ready, mode=mode) if compile_network else ready
         self._sigma: tuple[Tensor, int, Tensor] | None = None
 
     def __call__(self, x: Tensor, sigma: PerPicture, /) -> Tensor:
@@ -143,7 +137,7 @@ class NetworkDenoiser:
                 padded = padded.contiguous(memory_format=torch.channels_last)
                 level = (sigmas[part] / gain[part]).float().to(self.device, non_blocking=True)
                 out = network(padded, level)[..., :height, :width]
-                # One pass for dtype, layout and device; a graph's output must not outlive the next call.
+                # One pass for dtype, layout and device.
                 restored[part] = out if plain else out.to(x.dtype) * unit
         return restored
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
 from pnpladmm.denoisers.pretrained import SHIPPED, WEIGHTS_FOLDER
-from pnpladmm.experiments.dataset import Sample, load_dataset, stack
+from pnpladmm.experiments.dataset import Dataset, Sample, load_dataset, stack
 from pnpladmm.experiments.progress import Progress
 from pnpladmm.experiments.protocol import Compared, settings_of
 from pnpladmm.experiments.samples import Split, Task
@@ -90,6 +90,8 @@ class Setup:
         """The denoiser's name or file."""
         if self.denoiser_name:
             return self.denoiser_name
+        if self.quick:
+            return "light"
         return "drunet" if (WEIGHTS_FOLDER / SHIPPED["drunet"][3]).is_file() else "light"
 
     @cached_property
@@ -138,12 +140,16 @@ class Setup:
         folder = self.data or ("embedded" if self.quick else None)
         most = self.count or (QUICK_COUNT if self.quick else count)
 
-        def load(noise: float) -> tuple[Sample, ...]:
-            return load_dataset(split, noise / 255, task, most, folder, self.seed, self.kernels, self.size).samples
+        def load(noise: float) -> Dataset:
+            return load_dataset(split, noise / 255, task, most, folder, self.seed, self.kernels, self.size)
 
         # Reading and blurring waits outside of Python most of the time.
         with ThreadPoolExecutor(LOADERS) as pool:
-            return dict(zip(self.noise, pool.map(load, self.noise), strict=True))
+            loaded = dict(zip(self.noise, pool.map(load, self.noise), strict=True))
+        first = loaded[self.noise[0]]  # the same pictures are left out at every noise level
+        if (first.skipped or first.ignored) and not self.quiet:
+            print(f"{split} split, {task}: {first.summary()}")
+        return {noise: dataset.samples for noise, dataset in loaded.items()}
 
     def batches(self, samples: Sequence[Sample], repeat: int = 1) -> list[Batch]:
         """The pictures in batches that suit the device; each picture stands `repeat` times in a row."""

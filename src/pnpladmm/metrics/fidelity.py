@@ -22,8 +22,7 @@ def psnr(x: Tensor, reference: Tensor, convention: Convention = STANDARD) -> Ten
     Pictures that the convention pools share one error, and get the same number: the mean over the batch is what a
     mean over pools of one size would be.
     """
-    if convention is not STANDARD:
-        x, reference = convention.prepare(x, reference)
+    x, reference = convention.prepare(x, reference)
     error = squared_norm(x.double() - reference.double()) / reference[0].numel()
     if convention.pooled > 1:
         error = torch.cat([part.mean().expand(len(part)) for part in torch.split(error, convention.pooled)])
