@@ -66,7 +66,7 @@ class Recipe:
     penalty_crops: int = 4
     penalty_crop: int = 128
     penalty_every: int = 1
-    penalty_from: float = 0.1
+    penalty_from: float = 0.4
     """The share of the budget after which the penalty begins."""
 
     def __post_init__(self) -> None:
