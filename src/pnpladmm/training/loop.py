@@ -61,6 +61,7 @@ class Training:
         """Make or resume everything; the pictures are decoded here."""
         self.recipe = recipe
         self.began = time.monotonic()
+        self.ended: float | None = None
         self.device = torch.device(recipe.device)
         torch.manual_seed(recipe.seed)
         network = _first_network(recipe)
@@ -97,8 +98,8 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent, those before a resumption included."""
-        return time.monotonic() - self.began
+        """Seconds spent, those before a resumption included; they stand still when it is over, as its card does."""
+        return (self.ended or time.monotonic()) - self.began
 
     @property
     def share(self) -> float:
@@ -188,6 +189,7 @@ class Training:
             speed = crops / max(1e-9, self.seconds - began)
             rate = float(self.optimizer.param_groups[0]["lr"])
             say(Progress(self.step, self.seconds, min(1.0, self.share), loss, rate, speed, psnr, self._note()))
+        self.ended = time.monotonic()
         # Weights first: they are what a training is for, and validation may take a while.
         self.save()
         if recipe.validation is not None:
