@@ -112,7 +112,7 @@ def test_a_row_is_what_the_library_gives(tmp_path: Path) -> None:
     data = make_table(setup, chosen_methods("ladmm"))
     sample = setup.samples("test")[10.0][0]
     problem = sample.problem()
-    row = shipped_settings()["light"]["ladmm"][10.0]
+    row = shipped_settings()["drunet"]["ladmm"][10.0]
     sigma_d = row["sigma_d"] / 255
     L_x = row["lambda"] / sigma_d**2
     beta = L_x / (row["ratio"] * problem.norm_squared.upper)
