@@ -2,7 +2,7 @@
 
 The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
 `pnpladmm experiment tune` found them for `drunet` on the tuning pictures (the annealed method's at noise 1: a sweep
-there). Other denoisers, `light` among them, get those of `drunet`.
+there). `light` has the same, for want of a tuning of its own; other denoisers get those of `drunet`.
 """
 
 from __future__ import annotations
