@@ -69,7 +69,7 @@ def method_from(
     sigma_d = rest.pop("sigma_d")
     if name == "fast":
         steps = _data_steps(problem, sigma_d, rest["sigma_start"], rest["mu"])
-        fields: Any = {**rest, "calls": calls, "cg_iterations": steps}  # by their names: a checker cannot tell them apart
+        fields: Any = {**rest, "calls": calls, "cg_iterations": steps}  # by name, so no type to check
         return Annealed(denoiser, sigma_d, **fields)
     if name == "certified":
         return LADMM.certified(denoiser, problem, sigma_d)
