@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pnpladmm as pl
 from conftest import dense, dense_adjoint, positive_blur
-from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank
+from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, TransposedBank
 
 BOUNDARIES = ["circular", "replicate", "reflect", "zero", "unknown"]
 ORDERS = ["convolve-then-weight", "weight-then-convolve"]
@@ -110,6 +110,26 @@ def test_segments_take_boxes_and_dense_weights_do_not() -> None:
     like = torch.zeros(1, 1, 64, 64)
     assert isinstance(pl.SpatiallyVaryingBlur(kernels, segments)._bank(like), BoxBank)
     assert isinstance(pl.SpatiallyVaryingBlur(kernels, torch.rand(8, 64, 64))._bank(like), DenseBank)
+
+
+@pytest.mark.parametrize("side", [8, 9])
+@pytest.mark.parametrize("size", [(60, 64), (62, 67)])
+def test_weights_that_act_first_take_boxes_where_the_picture_wraps_round(side: int, size: tuple[int, int]) -> None:
+    kernels = torch.rand(8, side, side - 2, dtype=torch.float64)
+    labels = torch.arange(size[1]).repeat(size[0], 1) // 9
+    segments = torch.stack([(labels == i).double() for i in range(8)])
+    blur = pl.SpatiallyVaryingBlur(kernels, segments, "circular", "weight-then-convolve")
+    x = torch.rand(2, 3, *size, dtype=torch.float64)
+    bank = blur._bank(x)
+    assert isinstance(bank, TransposedBank)
+    assert isinstance(bank.bank, BoxBank)
+    # sum_i k_i * (u_i x), one uniform blur after the other.
+    expected = torch.zeros_like(x)
+    for kernel, segment in zip(kernels, segments, strict=True):
+        uniform = pl.SpatiallyVaryingBlur(kernel[None], torch.ones(1, *size, dtype=torch.float64))
+        expected += uniform.forward(segment * x)
+    torch.testing.assert_close(blur.forward(x), expected, rtol=1e-12, atol=1e-12)
+    assert pl.check_adjoint(blur, x.shape) < 1e-12
 
 
 def test_paths_agree_at_full_size_in_float32() -> None:

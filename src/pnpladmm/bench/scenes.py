@@ -21,6 +21,7 @@ from pnpladmm.solvers import Problem
 
 Weights: TypeAlias = Literal["segments", "dense"]
 
+PHOTOGRAPH = "motorcycle_left.png"
 FEATHER = 7
 """Pixels over which a segment's weight falls from 1 to 0."""
 
@@ -98,16 +99,29 @@ def make_problem(
     pictures: int = 1,
     side: int = 33,
     weights: Weights = "segments",
+    sharp: Tensor | None = None,
 ) -> tuple[Problem, Tensor]:
-    """Synthetic pictures, each with a blur of its own, circular as in the experiments; and the sharp ones."""
+    """Pictures (synthetic unless given), each with a blur of its own, circular as in the experiments; and sharp."""
     banks = torch.stack([make_kernels(kernels, side, seed) for seed in range(pictures)])
     fields = torch.stack([make_weights(weights, kernels, size, device, seed) for seed in range(pictures)])
-    sharp = torch.stack([make_picture(size, device, seed) for seed in range(pictures)])
+    if sharp is None:
+        sharp = torch.stack([make_picture(size, device, seed) for seed in range(pictures)])
     blur = SpatiallyVaryingBlur(banks.to(device), fields)
     noise = torch.randn(sharp.shape, generator=torch.Generator().manual_seed(pictures)).to(device)
     observed = blur.forward(sharp) + sigma * noise
     levels = torch.full((pictures,), sigma, dtype=torch.float64, device=device)
     return Problem(observed, blur, Gaussian(levels)), sharp
+
+
+def photograph(size: tuple[int, int], device: torch.device) -> Tensor:
+    """(1, 3, H, W) in [0, 1], from the middle of a photograph of 500x741 pixels that comes with scikit-image."""
+    import skimage.data
+
+    from pnpladmm.pictures import read_picture
+
+    pixels = read_picture(Path(skimage.data.__file__).parent / PHOTOGRAPH).pixels
+    top, left = ((there - wanted) // 2 for there, wanted in zip(pixels.shape[-2:], size, strict=True))
+    return pixels[..., top : top + size[0], left : left + size[1]].to(device, torch.float32)
 
 
 def load_samples(options: Options, sigma: float, count: int, size: int) -> tuple[Problem, Tensor, str]:

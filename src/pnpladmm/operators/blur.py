@@ -12,7 +12,7 @@ from torch import Tensor
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
 from pnpladmm.operators.compression import Compression, compress
-from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, bank_cost, make_bank
+from pnpladmm.operators.convolution import Bank, BankData, Domain, TransposedBank, bank_cost, make_bank
 from pnpladmm.operators.preconditioner import LocalWiener, Regions, regions_of
 from pnpladmm.tensors import InputError
 
@@ -65,7 +65,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         after = (kh // 2, kw // 2)
         before = (kh - 1 - after[0], kw - 1 - after[1])
         self.extension = None if boundary == "unknown" else Extension(boundary, self.scene, before, after)
-        self._banks: dict[tuple[torch.device, torch.dtype], DenseBank | BoxBank] = {}
+        self._banks: dict[tuple[torch.device, torch.dtype], Bank] = {}
         self._regions: dict[tuple[torch.device, torch.dtype], Regions] = {}
 
     @property
@@ -135,7 +135,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         blur = SpatiallyVaryingBlur(kernels, weights, self.boundary, self.order)
         blur.compression = kept = small.compression
         on_gpu = torch.device(device or self.device).type == "cuda"
-        after, before = (bank_cost(b.data(b.weights), b.observed, on_gpu) for b in (blur, self))
+        after, before = (bank_cost(b._bank_data(b.weights), b.observed, on_gpu) for b in (blur, self))
         if after >= before:
             raise InputError(
                 f"{kept.before} kernels compressed to {tolerance:g} are {kept.after}, each everywhere: no faster than "
@@ -179,20 +179,35 @@ class SpatiallyVaryingBlur(LinearOperator):
         extended = weights if self.extension is None else self.extension.forward(weights)
         return BankData(kernels, extended, "extended")
 
-    def _bank(self, like: Tensor) -> DenseBank | BoxBank:
+    @property
+    def _turned(self) -> bool:
+        """`sum_i K_i U_i` is the transpose of `sum_i U_i K_i^T`, whose windows do not wrap round with the weights."""
+        return (self.boundary, self.order) == ("circular", "weight-then-convolve")
+
+    def _bank_data(self, like: Tensor) -> BankData:
+        data = self.data(like)
+        if not self._turned:
+            return data
+        return BankData(data.kernels.flip(-2, -1), self.weights.to(data.weights), "observed")
+
+    def _bank(self, like: Tensor) -> Bank:
         key = (like.device, like.dtype)
         if key not in self._banks:
-            data = self.data(like)
-            plain = BankData(data.kernels, self.weights.to(like.device, like.dtype), data.weights_on)
-            circular = plain if self.boundary == "circular" else None
-            self._banks[key] = make_bank(data, self.observed, like, circular)
+            data = self._bank_data(like)
+            weights_on: Domain = "observed" if self.order == "convolve-then-weight" else "extended"
+            plain = BankData(self.kernels.to(data.kernels), self.weights.to(data.weights), weights_on)
+            bank: Bank = make_bank(data, self.observed, like, plain if self.boundary == "circular" else None)
+            if self._turned and not self._whole(bank):
+                extension = cast(Extension, self.extension)
+                bank = TransposedBank(bank, Extension("circular", self.scene, extension.after, extension.before))
+            self._banks[key] = bank
         return self._banks[key]
 
-    def _whole(self, bank: DenseBank | BoxBank) -> bool:
+    def _whole(self, bank: Bank) -> bool:
         """Does the bank take the picture as it is?"""
         return self.extension is None or bank.extended == self.scene
 
-    def _extend(self, x: Tensor, bank: DenseBank | BoxBank) -> Tensor:
+    def _extend(self, x: Tensor, bank: Bank) -> Tensor:
         return x if self._whole(bank) else cast(Extension, self.extension).forward(x)
 
     def _check_batch(self, shape: Shape) -> None:

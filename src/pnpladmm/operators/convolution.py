@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
+from pnpladmm.operators.boundary import Extension
+
 Size: TypeAlias = tuple[int, int]
 Domain: TypeAlias = Literal["observed", "extended"]
 
@@ -177,6 +179,25 @@ class BoxBank:
             target.add_(result)
         else:
             target.addcmul_(box.weight, result)
+
+
+class TransposedBank:
+    """The transpose of a bank and of the extension before it: forward and adjoint change places."""
+
+    def __init__(self, bank: Bank, extension: Extension) -> None:
+        self.bank, self.extension = bank, extension
+        self.observed = self.extended = extension.size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of a picture as it is."""
+        return self.extension.adjoint(self.bank.adjoint(x))
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """To a picture as it is."""
+        return self.bank.forward(self.extension.forward(y))
+
+
+Bank: TypeAlias = DenseBank | BoxBank | TransposedBank
 
 
 def make_bank(data: BankData, observed: Size, like: Tensor, circular: BankData | None = None) -> DenseBank | BoxBank:
