@@ -126,6 +126,15 @@ def _splitting(setup: "Setup", methods: Methods = None) -> None:
     _written(setup.out, "splitting")
 
 
+@_command("proof")
+def _proof(setup: "Setup") -> None:
+    """Certified LADMM for 1,000 iterations with prox-drunet (or --denoiser): certificates, Lagrangian, the price."""
+    from pnpladmm.experiments.proof import make_proof
+
+    make_proof(setup)
+    _written(setup.out, "proof")
+
+
 @_command("gallery")
 def _gallery(setup: "Setup", methods: Methods = None) -> None:
     """Sheets of pictures with enlarged parts, PSNR under each."""
@@ -157,7 +166,7 @@ def _tune(
 
 @_command("all")
 def _all(setup: "Setup", methods: Methods = None, task: Tasks = "deblur,sr2,inpainting,sr3,sr4") -> None:
-    """Everything but tuning: the tables of all tasks, convergence, parameters, splitting, gallery."""
+    """Everything but tuning and proof: the tables of all tasks, convergence, parameters, splitting, gallery."""
     from pnpladmm.experiments.everything import run_everything
     from pnpladmm.experiments.protocol import chosen_methods
 

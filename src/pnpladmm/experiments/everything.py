@@ -13,6 +13,7 @@ from typing import Any
 from pnpladmm.experiments import page
 from pnpladmm.experiments.curves import draw_convergence, draw_splitting, make_convergence, make_splitting
 from pnpladmm.experiments.gallery import draw_gallery, make_gallery
+from pnpladmm.experiments.proof_page import draw_proof
 from pnpladmm.experiments.protocol import Compared
 from pnpladmm.experiments.running import Setup
 from pnpladmm.experiments.samples import Task
@@ -52,6 +53,7 @@ DRAW: Mapping[str, Callable[[Mapping[str, Any], Path], None]] = {
     "splitting": draw_splitting,
     "parameters": draw_parameters,
     "gallery": draw_gallery,
+    "proof": draw_proof,
     "tune": draw_tuning,
 }
 

@@ -1,0 +1,195 @@
+"""Runs that prove themselves (docs/proof.md): certified LADMM, followed for up to a thousand iterations.
+
+Each picture runs twice, from the observation and after 8 calls of the annealed method, until its changes are below
+`TOLERANCE`. With a gradient step (`prox-drunet`) the certificate rests on what the run measures; with a plain network
+(`drunet`, `light`) the same iterations show whether it drifts. Beside them stand methods outside the theorem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpladmm.experiments import page
+from pnpladmm.experiments.proof_page import draw_proof
+from pnpladmm.experiments.protocol import Compared, chosen_methods
+from pnpladmm.experiments.running import Batch, Setup, Unit, run, run_units
+from pnpladmm.metrics import PAPER, psnr
+from pnpladmm.solvers import LADMM, Result, State, Status, solve
+from pnpladmm.tensors import squared_norm
+
+DENOISER = "prox-drunet"
+COUNT = 20
+ITERATIONS, QUICK_ITERATIONS = 1000, 12
+TOLERANCE = 5e-6
+"""Runs end here, below what counts as converged, so that its crossing is seen."""
+SMALL_CHANGE = 1e-5
+"""`||x+ - x|| / ||x||` of a picture that has converged."""
+POINTS = 48
+"""Of each curve, evenly spaced in the logarithm of the iteration."""
+STARTS = ("observed", "warm")
+BESIDE = ("ladmm", "fast-8", "fast-24")
+"""What the price of a proof is measured against."""
+
+
+def make_proof(setup: Setup) -> dict[str, Any]:
+    """Run, and write `proof.json` and what is drawn from it."""
+    if setup.denoiser_name is None:
+        setup = dataclasses.replace(setup, denoiser_name=DENOISER)
+    (certified, first), beside = chosen_methods(("certified", "fast-8")), chosen_methods(BESIDE)
+    units: list[Unit] = []
+    loaded = setup.samples("test", count=COUNT)
+    for noise, samples in loaded.items():
+        for batch in setup.batches(samples):
+            units += [_certified_unit(setup, batch, certified, first, noise, start) for start in STARTS]
+            units += [_beside_unit(setup, batch, method, noise) for method in beside]
+    runs: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
+    for unit, values in run_units(setup, "proof", units):
+        if "runs" in values:
+            runs += [{**one, "noise": unit.key["noise"], "start": unit.key["start"]} for one in values["runs"]]
+        else:
+            scores += [{**one, "noise": unit.key["noise"], "method": unit.key["method"]} for one in values["scores"]]
+    data = {
+        "experiment": "proof",
+        **setup.described(loaded),
+        "iterations": QUICK_ITERATIONS if setup.quick else ITERATIONS,
+        "tolerance": TOLERANCE,
+        "small_change": SMALL_CHANGE,
+        "titles": {method.name: method.title for method in beside},
+        "runs": runs,
+        "scores": scores,
+    }
+    page.keep(setup.out, "proof", data, draw_proof)
+    return data
+
+
+def _certified_unit(setup: Setup, batch: Batch, method: Compared, first: Compared, noise: float, start: str) -> Unit:
+    row, first_row = setup.row(method, noise), setup.row(first, noise)
+    iterations = QUICK_ITERATIONS if setup.quick else ITERATIONS
+    points = _points(iterations)
+    pictures = len(batch.names)
+
+    def compute(told: Callable[[float], None]) -> dict[str, Any]:
+        problem, sharp = batch.problem, batch.sharp
+        made = method.make(setup.denoiser, problem, row, setup.quick)
+        assert isinstance(made, LADMM)
+        x = batch.start
+        if start == "warm":
+            warm = first.make(setup.denoiser, problem, first_row, setup.quick)
+            x = run(batch, warm, first.length(first_row, setup.quick)).image
+            made = dataclasses.replace(made, z_start="blurred")
+        seen = _Seen(psnr(x, sharp, PAPER))
+
+        def look(step: Any) -> None:
+            if step.iteration in points:
+                seen.points.append(step.iteration)
+                seen.psnr.append(psnr(step.state.x, sharp, PAPER))
+                seen.gradient.append(_gradient_norm(made, batch, step.state))
+            told(pictures)
+
+        result = solve(problem, made, iterations, TOLERANCE, x, callback=look)
+        if Status.STOPPED in result.statuses:
+            raise KeyboardInterrupt
+        ended = psnr(result.image, sharp, PAPER), _gradient_norm(made, batch, result.state)
+        return {"runs": [_run(batch.names[i], result, seen, ended, i) for i in range(pictures)]}
+
+    key = setup.unit_key(
+        "proof",
+        batch,
+        method=method.name,
+        start=start,
+        noise=noise,
+        parameters=row,
+        first=first_row if start == "warm" else None,
+        iterations=iterations,
+        tolerance=TOLERANCE,
+    )
+    return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}, start {start}", compute)
+
+
+def _beside_unit(setup: Setup, batch: Batch, method: Compared, noise: float) -> Unit:
+    row = setup.row(method, noise)
+    iterations = method.length(row, setup.quick)
+    pictures = len(batch.names)
+
+    def compute(told: Callable[[float], None]) -> dict[str, Any]:
+        made = method.make(setup.denoiser, batch.problem, row, setup.quick)
+        image = run(batch, made, iterations, callback=lambda _: told(pictures)).image
+        values = psnr(image, batch.sharp, PAPER).tolist()
+        return {"scores": [{"picture": n, "psnr": v} for n, v in zip(batch.names, values, strict=True)]}
+
+    key = setup.unit_key("proof", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
+    return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
+
+
+@dataclasses.dataclass
+class _Seen:
+    """What a run looked like on its way, on the device: numbers (B,) at the points."""
+
+    start_psnr: Tensor
+    points: list[int] = dataclasses.field(default_factory=list)
+    psnr: list[Tensor] = dataclasses.field(default_factory=list)
+    gradient: list[Tensor] = dataclasses.field(default_factory=list)
+
+
+def _gradient_norm(method: LADMM, batch: Batch, state: State) -> Tensor:
+    """`||grad E||` of each picture; of those that are done, at their end."""
+    gradient = method.gradient(batch.problem, state)
+    assert gradient is not None
+    return squared_norm(gradient).sqrt()
+
+
+def _points(iterations: int) -> set[int]:
+    return {round(iterations ** (i / (POINTS - 1))) for i in range(POINTS)}
+
+
+def _run(name: str, result: Result, seen: _Seen, ended: tuple[Tensor, Tensor], i: int) -> dict[str, Any]:
+    """All that is kept of one picture's run."""
+    h = result.history
+    change = h.x_change[:, i]
+    change = change[torch.isfinite(change)]
+    small = torch.nonzero(change < SMALL_CHANGE).flatten()
+    curvature = None if h.curvature is None else h.curvature[:, i]
+    measured = None if curvature is None else curvature[torch.isfinite(curvature)]
+    certificate = result.certificates[i]
+    gradients = torch.stack(seen.gradient)[:, i]
+    rows = [k - 1 for k in seen.points]
+    return {
+        "picture": name,
+        "certificate": certificate.level.value,
+        "failures": list(certificate.failures),
+        "status": result.statuses[i].label,
+        "iterations": len(change),
+        "converged_at": int(small[0]) + 1 if len(small) else None,
+        "last_change": float(change[-1]),
+        "curvature": None if measured is None or not len(measured) else float(measured.max()),
+        "rise": _largest_rise(h.lagrangian, i),
+        "rounding": h.rounding,
+        "gradient_fall": float(gradients[0] / ended[1][i].clamp_min(torch.finfo(torch.float64).tiny)),
+        "psnr_start": float(seen.start_psnr[i]),
+        "psnr_end": float(ended[0][i]),
+        "points": seen.points,
+        "psnr": _plain([score[i] for score in seen.psnr]),
+        "gradient": _plain(list(gradients)),
+        "x_change": _plain(list(h.x_change[rows, i])),
+        "lagrangian": None if h.lagrangian is None else _plain(list(h.lagrangian[rows, i])),
+    }
+
+
+def _largest_rise(lagrangian: Tensor | None, i: int) -> float | None:
+    """From one iteration to the next, relative to the Lagrangian; below 0 where it always fell."""
+    if lagrangian is None:
+        return None
+    values = lagrangian[:, i]
+    values = values[torch.isfinite(values)]
+    return float((values.diff() / values[1:].abs()).max()) if len(values) > 1 else None
+
+
+def _plain(values: Sequence[Tensor]) -> list[float | None]:
+    """Six digits; None where a picture was done, or grew beyond all numbers."""
+    return [float(f"{v:.6g}") if v == v and abs(v) != float("inf") else None for v in map(float, values)]

@@ -1,0 +1,110 @@
+"""The experiment on runs that prove themselves: it reports what the runs did, and claims nothing more."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pnpladmm as pl
+from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.pretrained import new_network
+from pnpladmm.denoisers.smooth_unet import SmoothUNet
+from pnpladmm.experiments import proof
+from pnpladmm.experiments.everything import redraw
+from pnpladmm.experiments.proof import make_proof
+from pnpladmm.experiments.proof_page import summary
+from pnpladmm.experiments.protocol import chosen_methods
+from pnpladmm.experiments.running import Setup
+from pnpladmm.metrics import PAPER, psnr
+from pnpladmm.solvers import LADMM, solve
+from pnpladmm.training.checkpoint import write_weights
+
+
+def quick(out: Path, denoiser: Path | str, **options: Any) -> Setup:
+    return Setup(out, denoiser_name=str(denoiser), noise=(10.0,), count=2, quick=True, quiet=True, **options)
+
+
+def weights(path: Path, curvature: float) -> Path:
+    """A random colour network whose largest eigenvalue is about `curvature` at noise."""
+    torch.manual_seed(0)
+    net = new_network("prox-drunet", 3, (8, 8, 8), 1)
+    assert isinstance(net, SmoothUNet)
+    v = torch.rand(1, 3, 32, 32)
+    found = float(GradientStepDenoiser({3: net}).curvature(v, 5 / 255, 30))
+    net.exit.weight.data *= (curvature / found) ** 0.5
+    write_weights(path, net.state_dict(), {})
+    return path
+
+
+@pytest.fixture(scope="module")
+def tame(tmp_path_factory: pytest.TempPathFactory) -> tuple[Setup, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("tame")
+    setup = quick(folder / "out", weights(folder / "tame.safetensors", 0.3))
+    return setup, make_proof(setup)
+
+
+def test_a_tame_network_is_certified_from_both_starts(tame: tuple[Setup, dict[str, Any]]) -> None:
+    setup, data = tame
+    assert len(data["runs"]) == 4
+    assert {run["start"] for run in data["runs"]} == {"observed", "warm"}
+    for run in data["runs"]:
+        assert run["certificate"] == "checked"
+        assert run["failures"] == []
+        assert 0 < run["curvature"] < 1
+        assert run["rise"] <= run["rounding"]
+        assert run["gradient_fall"] > 1
+        assert len(run["points"]) == len(run["psnr"]) == len(run["x_change"]) == len(run["lagrangian"])
+        assert all(a >= b for a, b in zip(run["lagrangian"], run["lagrangian"][1:], strict=False))
+    for row in summary(data):
+        assert row["certified"] == row["runs"] == 2
+    for suffix in ("json", "csv", "png", "svg", "html"):
+        assert (setup.out / f"proof.{suffix}").stat().st_size > 500
+
+
+def test_a_run_is_reported_as_it_was(tame: tuple[Setup, dict[str, Any]]) -> None:
+    """The same run by hand, warm start included."""
+    setup, data = tame
+    batch = setup.batches(setup.samples("test", count=2)[10.0])[0]
+    certified, first = chosen_methods("certified,fast-8")
+    x = solve(batch.problem, first.make(setup.denoiser, batch.problem, setup.row(first, 10.0), quick=True), 4, 0).image
+    inside = certified.make(setup.denoiser, batch.problem, setup.row(certified, 10.0), quick=True)
+    assert isinstance(inside, LADMM)
+    inside = dataclasses.replace(inside, z_start="blurred")
+    states = []
+    result = solve(batch.problem, inside, 12, proof.TOLERANCE, x, callback=lambda step: states.append(step.state))
+    norms = []
+    for state in (states[0], states[-1]):
+        misfit = (state.Hx - batch.problem.observed) / (10 / 255) ** 2
+        slope = batch.problem.operator.adjoint(misfit) + inside.L_x.view(-1, 1, 1, 1) * (state.v - state.x)
+        norms.append(slope.double().flatten(1).norm(dim=1))
+    runs = [run for run in data["runs"] if run["start"] == "warm"]
+    for i, run in enumerate(runs):
+        assert run["psnr_start"] == pytest.approx(float(psnr(x, batch.sharp, PAPER)[i]), abs=1e-9)
+        assert run["psnr_end"] == pytest.approx(float(psnr(result.image, batch.sharp, PAPER)[i]), abs=1e-9)
+        assert run["gradient_fall"] == pytest.approx(float(norms[0][i] / norms[1][i]), rel=1e-4)
+        assert run["iterations"] == 12
+        assert run["lagrangian"][-1] == pytest.approx(float(result.history.lagrangian[-1, i]), rel=1e-5)
+
+
+def test_a_wild_network_is_never_certified(tmp_path: Path) -> None:
+    data = make_proof(quick(tmp_path / "out", weights(tmp_path / "wild.safetensors", 40.0)))
+    assert all(run["certificate"] == "outside" for run in data["runs"])
+    assert all("eigenvalue" in " ".join(run["failures"]) for run in data["runs"])
+    assert all(row["certified"] == 0 for row in summary(data))
+
+
+def test_priors_without_curvature_are_drawn_too(tmp_path: Path) -> None:
+    data = make_proof(quick(tmp_path, "tikhonov"))
+    assert {run["certificate"] for run in data["runs"]} == {pl.Level.PROVED.value}
+    assert all(run["curvature"] is None for run in data["runs"])
+    before = {s: (tmp_path / f"proof.{s}").read_bytes() for s in ("csv", "svg", "html")}
+    for suffix in before:
+        (tmp_path / f"proof.{suffix}").unlink()
+    assert redraw(tmp_path) == ["proof"]
+    assert all((tmp_path / f"proof.{suffix}").read_bytes() == content for suffix, content in before.items())
+    assert json.loads((tmp_path / "proof.json").read_text())["denoiser"] == data["denoiser"]
