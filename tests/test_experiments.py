@@ -32,7 +32,7 @@ from pnpladmm.experiments.paper import TABLE_1
 from pnpladmm.experiments.protocol import METHODS, chosen_methods, settings_of
 from pnpladmm.experiments.running import Setup
 from pnpladmm.experiments.stability import diverged, make_parameters
-from pnpladmm.experiments.stability_page import linear_limit
+from pnpladmm.experiments.stability_page import draw_parameters, linear_limit
 from pnpladmm.experiments.store import Store
 from pnpladmm.experiments.table import make_table
 from pnpladmm.experiments.tuning import tune
@@ -420,6 +420,41 @@ def test_without_matplotlib_the_numbers_are_kept(
     assert not (tmp_path / "table.html").exists()
     assert redraw(tmp_path) == ["table"]
     check_files(tmp_path, "table")
+
+
+def test_what_cannot_be_run_is_refused_in_the_units_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"noise 200: give levels above 0 and up to 127\.5, of 255"):
+        quick(tmp_path, noise=(200.0,))
+    with pytest.raises(InputError, match="splitting of fast-8: none of them iterates"):
+        make_splitting(quick(tmp_path), chosen_methods("fast-8"))
+    assert not (tmp_path / "splitting.json").exists()
+
+
+def test_limits_that_were_not_found_are_left_empty(tmp_path: Path) -> None:
+    """`r` is searched below 1.5: a picture that diverges all the way up has no limit, not 1.5."""
+    data = make_parameters(quick(tmp_path))
+    data["limits"][0]["betas"][0]["high"][0] = data["limits"][0]["searched"][1]
+    draw_parameters(data, tmp_path)
+    with (tmp_path / "parameters-limits.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["does_not_at"] == ""
+    assert all(row["does_not_at"] for row in rows[1:])
+    assert "above 1.5" in (tmp_path / "parameters.html").read_text()
+
+
+def test_skipped_pictures_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = running.load_dataset
+
+    def with_one_left_out(*arguments: Any) -> Any:
+        return dataclasses.replace(real(*arguments), skipped={"without two regions": 3})
+
+    monkeypatch.setattr(running, "load_dataset", with_one_left_out)
+    quick(tmp_path, quiet=False).samples("test")
+    assert "3 without two regions" in capsys.readouterr().out
+    quick(tmp_path, quiet=True).samples("test")
+    assert capsys.readouterr().out == ""
 
 
 def test_everything_at_once(tmp_path: Path) -> None:

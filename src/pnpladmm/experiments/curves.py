@@ -14,6 +14,7 @@ from pnpladmm.experiments.page import COLOURS, MARKERS
 from pnpladmm.experiments.protocol import Compared
 from pnpladmm.experiments.running import Batch, Clock, Setup, Unit, run, run_units, warm_up
 from pnpladmm.metrics import PAPER, psnr
+from pnpladmm.tensors import InputError
 
 CONVERGENCE_NOISE = (10.0,)
 """Figure 2's."""
@@ -30,8 +31,16 @@ def make_convergence(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any
 
 def make_splitting(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
     """Relative changes of `x` and `z` of every iterative method, all for the same number of iterations."""
-    iterative = [method for method in methods if method.kind != "fast" and method.iterations is not None]
-    return _make(setup, "splitting", iterative, SPLITTING_COUNT, _splitting_unit, draw_splitting)
+    chosen = iterative(methods)
+    if not chosen:
+        names = ", ".join(method.name for method in methods)
+        raise InputError(f"splitting of {names}: none of them iterates to a fixed point; add ladmm, admm or ista")
+    return _make(setup, "splitting", chosen, SPLITTING_COUNT, _splitting_unit, draw_splitting)
+
+
+def iterative(methods: Sequence[Compared]) -> list[Compared]:
+    """Those that iterate to a fixed point."""
+    return [method for method in methods if method.kind != "fast" and method.iterations is not None]
 
 
 def _make(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpladmm.experiments import page
-from pnpladmm.experiments.curves import draw_convergence, draw_splitting, make_convergence, make_splitting
+from pnpladmm.experiments.curves import draw_convergence, draw_splitting, iterative, make_convergence, make_splitting
 from pnpladmm.experiments.gallery import draw_gallery, make_gallery
 from pnpladmm.experiments.proof_page import draw_proof
 from pnpladmm.experiments.protocol import Compared
@@ -36,7 +36,7 @@ def run_everything(setup: Setup, methods: Sequence[Compared], tasks: Sequence[Ta
         *tables[:1],
         ("convergence", partial(make_convergence, one, methods)),
         ("parameters", partial(make_parameters, one)),
-        ("splitting", partial(make_splitting, one, methods)),
+        *([("splitting", partial(make_splitting, one, methods))] if iterative(methods) else []),
         ("gallery", partial(make_gallery, setup, methods)),
         *tables[1:],
     ]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
 from pnpladmm.denoisers.pretrained import SHIPPED, WEIGHTS_FOLDER
-from pnpladmm.experiments.dataset import Dataset, Sample, load_dataset, stack
+from pnpladmm.experiments.dataset import LARGEST_SIGMA, Dataset, Sample, load_dataset, stack
 from pnpladmm.experiments.progress import Progress
 from pnpladmm.experiments.protocol import Compared, settings_of
 from pnpladmm.experiments.samples import Split, Task
@@ -62,8 +62,8 @@ class Setup:
     def __post_init__(self) -> None:
         """Refuse what cannot be run before anything is."""
         for noise in self.noise:
-            if not 0 < noise <= 255:
-                raise InputError(f"noise {noise:g}: give levels above 0, on the 0-255 scale")
+            if not 0 < noise <= 255 * LARGEST_SIGMA:
+                raise InputError(f"noise {noise:g}: give levels above 0 and up to {255 * LARGEST_SIGMA:g}, of 255")
         if not self.noise:
             raise InputError("no noise level: give one or more, such as 1,10,20,40")
         for name, number in (("count", self.count), ("batch", self.batch)):

@@ -125,10 +125,11 @@ def _limit_table(data: Mapping[str, Any], noise: float) -> str:
     lines = []
     for found in limits["betas"]:
         smallest, largest = min(found["low"]), max(found["high"])
+        last = f"{largest:.3f}" if largest < highest else f"above {highest:g}"
         lines.append(
             [
                 f"{found['beta']:g}",
-                f"below {lowest:g}" if largest <= lowest * 1.2 else f"{smallest:.3f} to {largest:.3f}",
+                f"below {lowest:g}" if largest <= lowest * 1.2 else f"{smallest:.3f} to {last}",
                 f"{found['linear']:.3f}",
             ]
         )
@@ -163,7 +164,8 @@ def _limit_lines(data: Mapping[str, Any]) -> list[dict[str, Any]]:
             "beta_over_L_h": found["beta"],
             "picture": i,
             "diverges_at": low,
-            "does_not_at": high,
+            # Nothing above the end of the search was tried.
+            "does_not_at": high if high < limits["searched"][1] else None,
             "linear_limit": found["linear"],
         }
         for limits in data["limits"]
