@@ -107,3 +107,13 @@ def test_weights_of_one_are_plain_gaussian_noise() -> None:
     weighted = pl.WeightedGaussian(torch.full((4, 5), 25.0, dtype=torch.float64))
     torch.testing.assert_close(plain.value(z, y), weighted.value(z, y))
     torch.testing.assert_close(plain.prox(z, 0.1, y), weighted.prox(z, 0.1, y))
+
+
+def test_a_precision_map_is_moved_once_and_keeps_its_digits() -> None:
+    term = pl.WeightedGaussian(torch.rand(4, 5, dtype=torch.float64))
+    exact = term.precision.clone()
+    single = term.precision_of(torch.zeros(SHAPE))
+    assert single.dtype == torch.float32
+    assert term.precision_of(torch.ones(SHAPE)) is single
+    # float64 again: not by way of the float32 copy.
+    assert torch.equal(term.precision_of(observation()), exact)

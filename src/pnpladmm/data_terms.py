@@ -106,6 +106,7 @@ class WeightedGaussian(DataTerm):
         if not bool(precision.any()):
             raise InputError("precision is 0 everywhere: no pixel counts")
         self.precision = precision
+        self._there = precision
 
     def check(self, y: Tensor) -> None:
         """The precision must broadcast to the observation."""
@@ -131,8 +132,10 @@ class WeightedGaussian(DataTerm):
         return self.precision_of(y).double().expand_as(y).flatten(1).amax(1)
 
     def precision_of(self, y: Tensor) -> Tensor:
-        """`p`, as given."""
-        return self.precision.to(y.device, y.dtype)
+        """`p`, as given; where it has to be moved to the pictures' device, that is done once."""
+        if (self._there.device, self._there.dtype) != (y.device, y.dtype):
+            self._there = self.precision.to(y.device, y.dtype)
+        return self._there
 
 
 @dataclass(frozen=True)
