@@ -1,0 +1,190 @@
+"""Training of gradient steps: the curvature is kept below its bound, and no kill loses a step."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import pnpladmm as pl
+from gradient_step_cases import SIGMA, network, pictures
+from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.pretrained import load_network, read_network
+from pnpladmm.tensors import InputError
+from pnpladmm.training import evaluate
+from pnpladmm.training.checkpoint import checkpoint_path, write_weights
+from pnpladmm.training.gradient_step import GradientStepTraining
+from pnpladmm.training.loop import Training, train
+from pnpladmm.training.recipe import Recipe
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        coarse = Image.fromarray(rng.integers(0, 256, (6, 5, 3), dtype=np.uint8))
+        coarse.resize((40 + 8 * i, 48), Image.Resampling.BICUBIC).save(path / f"{i}.png")
+    return path
+
+
+def recipe(folder: Path, out: Path, **changes: object) -> Recipe:
+    tiny = Recipe(
+        data=folder, out=out, network="prox-drunet", channels=1, steps=60, batch=4, crop=16, widths=(8, 8, 8),
+        blocks=1, warmup_steps=5, log_steps=10, checkpoint_seconds=0.0, learning_rate=5e-3, penalty_crops=4,
+        penalty_crop=16, penalty_every=2, penalty_from=0.0,
+    )  # fmt: skip
+    return replace(tiny, **changes)  # type: ignore[arg-type]
+
+
+def test_a_training_lowers_the_loss_and_leaves_weights_and_a_card(folder: Path, tmp_path: Path) -> None:
+    seen = []
+    card = train(recipe(folder, tmp_path / "w.safetensors", steps=120, validation=folder), seen.append)
+    assert sum(p.loss for p in seen[-3:]) < 0.7 * sum(p.loss for p in seen[:3])
+    assert "lambda in the pool" in str(seen[0])
+    assert "in pictures 5:" in str(seen[-1])
+    assert set(card["psnr"]) == {"5", "15", "25", "50"}
+    assert card["penalty"]["margin"] == 0.05
+    assert card["relaxation"] == 1
+    assert json.loads((tmp_path / "w.json").read_text()) == card
+    assert isinstance(pl.load_denoiser(tmp_path / "w.safetensors"), GradientStepDenoiser)
+
+
+def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path, tmp_path: Path) -> None:
+    """Started steep, with and without it; measured by many products at points that the pool never held."""
+    steep = network(curvature=1.6).float()
+    write_weights(tmp_path / "steep.safetensors", steep.state_dict(), {})
+    found = {}
+    for penalty in (0.0, 30.0):
+        plan = recipe(
+            folder, tmp_path / f"{penalty}.safetensors", start=tmp_path / "steep.safetensors", steps=50, ema=0.8,
+            learning_rate=1e-3, penalty=penalty, penalty_crop=40, penalty_every=1,
+        )  # fmt: skip
+        train(plan)
+        d = load_network(plan.out)
+        assert isinstance(d, GradientStepDenoiser)
+        rows = evaluate.curvature_table(d, folder, (15.0, 25.0), 1, products=30)
+        found[penalty] = max(row.most for row in rows)
+    assert found[0.0] > 1.1
+    assert found[30.0] < 1
+
+
+def test_bad_points_stay_in_the_pool_and_good_ones_leave(folder: Path, tmp_path: Path) -> None:
+    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors"))
+    pool = training.more
+    pool["curvature"] = torch.tensor([1.2, 0.5, 0.5, math.nan])
+    pool["visits"] = torch.tensor([5.0, 5.0, 0.0, 0.0])
+    before = {key: value.clone() for key, value in pool.items()}
+    training._move_on(torch.ones_like(pool["v"]))
+    same = [torch.equal(pool["v"][i], before["v"][i]) for i in range(4)]
+    assert same == [True, False, True, False]
+    assert pool["visits"].tolist() == [6.0, 0.0, 1.0, 0.0]
+    assert bool(torch.isfinite(pool["curvature"]).all())
+    torch.testing.assert_close(pool["u"].flatten(1).norm(dim=1), torch.ones(4))
+
+
+def test_crops_end_where_pictures_do(folder: Path, tmp_path: Path) -> None:
+    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors"))
+    inside = training._cut(torch.zeros(400, 1, 16, 24))
+    heights, widths = inside[:, 0, :, 0].sum(1), inside[:, 0, 0, :].sum(1)
+    assert torch.equal(inside.sum((1, 2, 3)), heights * widths)
+    assert set(heights.tolist()) == set(range(9, 17))
+    assert set(widths.tolist()) == set(range(17, 25))
+    assert 0.45 < float((heights == 16).float().mean()) < 0.62
+    v, u, kept = (training.more[key] for key in ("v", "u", "inside"))
+    assert torch.equal(v, v * kept)
+    assert torch.equal(u, u * kept)
+
+
+def test_resuming_is_as_if_never_stopped(folder: Path, tmp_path: Path) -> None:
+    whole = recipe(folder, tmp_path / "whole.safetensors", steps=20)
+    train(whole)
+    torn = GradientStepTraining(replace(whole, out=tmp_path / "torn.safetensors"))
+    for _ in range(10):
+        torn._advance()
+    torn.save()
+    assert train(torn.recipe)["steps"] == 20
+    a, b = (read_network(plan.out).state_dict() for plan in (whole, torn.recipe))
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    other = GradientStepTraining(replace(torn.recipe, penalty_crops=2))  # another pool: begun anew
+    assert other.more["v"].shape[0] == 2
+    with pytest.raises(InputError, match="at least 256 pixels"):
+        GradientStepTraining(replace(whole, penalty_crop=256))
+    with pytest.raises(InputError, match="holds a prox-drunet"):
+        Training(replace(whole, network="light", start=whole.out, out=tmp_path / "l.safetensors"))
+
+
+def test_killed_and_resumed_it_reaches_the_same_step(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "torn.safetensors"
+    options = "--network prox-drunet --channels 1 --steps 60 --batch 4 --crop 16 --widths 8,8,8 --blocks 1"
+    options += " --log-steps 5 --warmup-steps 5 --checkpoint-seconds 0 --penalty-crops 4 --penalty-crop 16"
+    command = [sys.executable, "-m", "pnpladmm.training", str(folder), str(out), *options.split()]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
+        deadline = time.monotonic() + 60
+        while not checkpoint_path(out).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+    assert int(done.stdout.split()[1]) > 5  # it went on, it did not begin again
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert card["steps"] == 60
+    assert math.isfinite(card["final_loss"])
+
+
+@pytest.mark.parametrize("change", [{"penalty": -1.0}, {"margin": 1.0}, {"penalty_crop": 20}, {"penalty_every": 0}])
+def test_settings_that_cannot_be_trained_with_are_refused(folder: Path, change: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=next(iter(change))):
+        recipe(folder, Path("w.safetensors"), **change)
+
+
+def test_the_curvature_table(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "w.safetensors"
+    write_weights(path, network(3, curvature=0.5).state_dict(), {"network": "prox-drunet"})
+    given = [str(path), str(folder), "--curvature", "--sigmas", "15", "--products", "8", "--limit", "2", "--card"]
+    assert evaluate.main(given) == 0
+    row = capsys.readouterr().out.splitlines()[2].split("|")
+    before = float(row[2])
+    assert evaluate.main([*given, "--relaxation", "0.5"]) == 0
+    after = float(capsys.readouterr().out.splitlines()[2].split("|")[2])
+    assert after == pytest.approx(before / 2, rel=0.01)
+    card = json.loads((tmp_path / "w.json").read_text())
+    assert card["relaxation"] == 0.5
+    assert card["lambda_max"]["15"] == pytest.approx(after, abs=1e-3)
+    assert pl.load_denoiser(path).relaxation == 0.5  # type: ignore[attr-defined]
+    assert evaluate.main(["light", str(folder), "--curvature"]) == 2
+    assert "no gradient step" in capsys.readouterr().err
+
+
+# --- on a GPU ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_agrees_with_the_cpu_in_float32(folder: Path, tmp_path: Path) -> None:
+    net = network(3).float()
+    v = pictures(3, 40, batch=2).float()
+    cpu = GradientStepDenoiser({3: net})
+    expected, energy, curvature = cpu(v, SIGMA), cpu.energy(v, SIGMA), cpu.curvature(v, SIGMA)
+    write_weights(tmp_path / "w.safetensors", net.state_dict(), {})
+    gpu = GradientStepDenoiser({3: net}, device="cuda")
+    w = v.cuda()
+    # TF32 would be off by 1e-3 of the noise.
+    torch.testing.assert_close(gpu(w, SIGMA).cpu(), expected, rtol=0, atol=1e-5 * SIGMA)
+    torch.testing.assert_close(gpu.energy(w, SIGMA).cpu(), energy, rtol=1e-5, atol=0)
+    torch.testing.assert_close(gpu.curvature(w, SIGMA).cpu(), curvature, rtol=1e-4, atol=0)
+    assert torch.equal(gpu(w, SIGMA), gpu(w, SIGMA))
+    plan = recipe(folder, tmp_path / "t.safetensors", device="cuda", precision="bfloat16", steps=6)
+    assert math.isfinite(train(plan)["final_loss"])
