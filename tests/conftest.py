@@ -1,6 +1,10 @@
-"""What the tests share: small random blurs, explicit matrices, a test picture."""
+"""What the tests share: small random blurs, explicit matrices, a test picture, the command line."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +13,33 @@ import torch
 from torch import Tensor
 
 import pnpladmm as pl
+from pnpladmm import cli
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run `pnpladmm ...` in a folder of its own; returns exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pnpladmm", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
 
 
 def dense(operator: pl.LinearOperator, shape: tuple[int, int, int, int]) -> np.ndarray:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from pnpladmm import cli
+from conftest import Run
 from pnpladmm.pictures import read_picture
-
-Run = Callable[..., tuple[int, str, str]]
 
 RECIPE = """
 background:
@@ -29,25 +26,6 @@ regions:
   - rectangle: [0, 0, 20, 48]
     motion: {length: 7, angle: 30}
 """
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run `pnpladmm ...` in a folder of its own; returns exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pnpladmm", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 1
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def sharp_pixels(height: int = 56, width: int = 56) -> np.ndarray:
