@@ -377,3 +377,14 @@ def test_tables_print_without_rich(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     table = report.Table("title", ("a", "bb"), [("1", "2"), ("333", "4")])
     report.Report("x", {}, [], [table], ["careful"]).show()
     assert capsys.readouterr().out.splitlines() == ["", "title", "  a  bb", "  1   2", "333   4", "note: careful"]
+
+
+def test_the_photograph_is_real_and_of_the_size_asked_for() -> None:
+    picture = scenes.photograph((480, 640), torch.device("cpu"))
+    assert picture.shape == (1, 3, 480, 640)
+    assert picture.dtype == torch.float32
+    assert 0 <= float(picture.min()) < 0.05
+    assert 0.9 < float(picture.max()) <= 1
+    # Neighbours are alike, as in photographs; noise would give a ratio near 2.
+    step = (picture[..., 1:] - picture[..., :-1]).var()
+    assert float(step) < 0.2 * float(picture.var())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import pnpladmm as pl
 from conftest import dense, dense_adjoint, positive_blur
+from pnpladmm.operators import convolution
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, TransposedBank
 
 BOUNDARIES = ["circular", "replicate", "reflect", "zero", "unknown"]
@@ -130,6 +131,26 @@ def test_weights_that_act_first_take_boxes_where_the_picture_wraps_round(side: i
         expected += uniform.forward(segment * x)
     torch.testing.assert_close(blur.forward(x), expected, rtol=1e-12, atol=1e-12)
     assert pl.check_adjoint(blur, x.shape) < 1e-12
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("boundary", ["circular", "reflect", "unknown"])
+@pytest.mark.parametrize("own", [False, True])
+def test_large_pictures_channel_by_channel(
+    boundary: str, order: str, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels shared by the channels, or of their own; blurs shared by the pictures, or of their own."""
+    kernels = torch.rand(2, 4, 3, 5, 4) if own else torch.rand(4, 5, 4)
+    grow = (4, 3) if (boundary, order) == ("unknown", "weight-then-convolve") else (0, 0)
+    weights = torch.rand(*((2, 4) if own else (4,)), 30 + grow[0], 32 + grow[1])
+    blur = pl.SpatiallyVaryingBlur(kernels.double(), weights.double(), boundary, order)
+    assert not isinstance(blur._bank(torch.rand(2, 3, *blur.scene, dtype=torch.float64)), BoxBank)
+    x = torch.rand(2, 3, *blur.scene, dtype=torch.float64)
+    y = torch.rand(2, 3, *blur.observed, dtype=torch.float64)
+    whole = blur.forward(x), blur.adjoint(y)
+    monkeypatch.setattr(convolution, "CPU_SAMPLES", 0)
+    for a, b in zip(whole, (blur.forward(x), blur.adjoint(y)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
 def test_paths_agree_at_full_size_in_float32() -> None:

@@ -129,7 +129,7 @@ def _dct_factors(n: int, like: Tensor) -> tuple[Tensor, Tensor]:
     k = torch.arange(n, dtype=torch.float64, device=like.device)
     angle = -math.pi * k / (2 * n)
     complex_type = torch.complex128 if like.dtype == torch.float64 else torch.complex64
-    scale = torch.where(k == 0, math.sqrt(1 / n), math.sqrt(2 / n))
+    scale = ((1 + (k > 0).double()) / n).sqrt()  # sqrt(1/n), then sqrt(2/n)
     return torch.polar(torch.ones_like(angle), angle).to(complex_type), scale.to(like.dtype)
 
 

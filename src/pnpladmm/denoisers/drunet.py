@@ -35,8 +35,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, width, h, w) to the same shape."""
-        out: Tensor = x + self.res(x)
-        return out
+        out: Tensor = self.res(x)
+        return out.add_(x)
 
 
 def _down(inner: int, outer: int, blocks: int) -> nn.Sequential:

@@ -166,7 +166,7 @@ def _run(name: str, result: Result, seen: _Seen, ended: tuple[Tensor, Tensor], i
         "status": result.statuses[i].label,
         "iterations": len(change),
         "converged_at": int(small[0]) + 1 if len(small) else None,
-        "last_change": float(change[-1]),
+        "last_change": float(change[-1]) if len(change) else None,
         "curvature": None if measured is None or not len(measured) else float(measured.max()),
         "rise": _largest_rise(h.lagrangian, i),
         "rounding": h.rounding,

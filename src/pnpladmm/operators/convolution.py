@@ -18,6 +18,7 @@ Shapes: kernels (b, P, c, kh, kw), weights (b, P, 1, ...), with b = 1 or B and c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
@@ -36,6 +37,8 @@ Domain: TypeAlias = Literal["observed", "extended"]
 BOX_OVERHEAD, GPU_BOX_OVERHEAD = 2e3, 5e7
 # Pixels transformed at once: on a GPU many, to fill it; on a CPU one kernel's, to stay in its caches.
 GPU_CHUNK_PIXELS = 1 << 25
+# Blocks beyond 32 MB are new memory every time, which costs more than the transform. A spectrum takes 4 bytes a sample.
+CPU_SAMPLES = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -67,23 +70,22 @@ class DenseBank:
 
     def forward(self, x: Tensor) -> Tensor:
         """`sum_i U_i V_i x` or `sum_i V_i U_i x`."""
-        if self.data.weights_on == "observed":
-            return self._weigh_after(x, self.spectra, self.observed)
-        return self._weigh_before(x, self.spectra, self.observed)
+        weigh = self._weigh_after if self.data.weights_on == "observed" else self._weigh_before
+        return by_channel(weigh, x, self.spectra, self.observed)
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`sum_i V_i^T U_i y` or `sum_i U_i V_i^T y`: the weights change sides."""
-        if self.data.weights_on == "observed":
-            return self._weigh_before(y, self.spectra.conj(), self.extended)
-        return self._weigh_after(y, self.spectra.conj(), self.extended)
+        weigh = self._weigh_before if self.data.weights_on == "observed" else self._weigh_after
+        return by_channel(weigh, y, self.spectra.conj(), self.extended)
 
     def _weigh_after(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         spectrum = rfft2(v, self.fft_size).unsqueeze(1)
-        total = v.new_zeros(*v.shape[:2], *size)
+        total: Tensor | None = None
         for part in chunks(spectra.shape[1], v):
             convolved = irfft2(spectrum * spectra[:, part], self.fft_size)[..., : size[0], : size[1]]
             for weight, term in zip(self.data.weights[:, part].unbind(1), convolved.unbind(1), strict=True):
-                total.addcmul_(weight, term)
+                total = weight * term if total is None else total.addcmul_(weight, term)
+        assert total is not None
         return total
 
     def _weigh_before(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
@@ -95,6 +97,16 @@ class DenseBank:
             total = term if total is None else total.add_(term)
         assert total is not None
         return irfft2(total, self.fft_size)[..., : size[0], : size[1]]
+
+
+def by_channel(weigh: Callable[[Tensor, Tensor, Size], Tensor], v: Tensor, spectra: Tensor, size: Size) -> Tensor:
+    """All channels at once, or one after the other where the spectra of all would outgrow what the CPU reuses."""
+    channels = v.shape[1]
+    if v.is_cuda or channels == 1 or v.numel() <= CPU_SAMPLES:
+        return weigh(v, spectra, size)
+    own = spectra.expand(-1, -1, channels, -1, -1).unbind(2)
+    planes = [weigh(v[:, i : i + 1], own[i].unsqueeze(2), size) for i in range(channels)]
+    return torch.cat(planes, 1)
 
 
 def chunks(count: int, v: Tensor) -> list[slice]:
