@@ -1,8 +1,8 @@
 """Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
 
 The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
-`pnpladmm experiment tune` found them for `drunet` on the tuning pictures (the annealed method's at noise 1: a sweep
-there). `light` has the same, for want of a tuning of its own; other denoisers get those of `drunet`.
+`pnpladmm experiment tune` found them for `drunet` on the tuning pictures. `light` has those of an earlier search with
+`drunet`, and at noise 1 those of the last one, which do better with it; other denoisers get those of `drunet`.
 """
 
 from __future__ import annotations
