@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import pnpladmm as pl
+from dataset_cases import good_things, write_coco
 from pnpladmm import cli
 
 Run = Callable[..., tuple[int, str, str]]
@@ -79,3 +80,10 @@ def small_problem(sigma: float = 0.05, seed: int = 0, size: int = 24) -> tuple[p
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(sharp.shape, dtype=sharp.dtype, generator=generator)
     return pl.Problem(operator.forward(sharp) + sigma * noise, operator, pl.Gaussian(sigma)), sharp
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> Path:
+    pytest.importorskip("pycocotools")
+    write_coco(tmp_path / "coco", good_things())
+    return tmp_path / "coco"

@@ -14,7 +14,7 @@ from PIL import Image
 from pnpladmm.experiments.dataset import Dataset, Sample, load_dataset
 
 # pycocotools has not followed numpy 2 yet.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+NUMPY_2 = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 SIDE = 96
 HEIGHT, WIDTH = 150, 170
@@ -69,13 +69,6 @@ def good_things() -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture(name="coco")
-def coco_folder(tmp_path: Path) -> Path:
-    pytest.importorskip("pycocotools")
-    write_coco(tmp_path / "coco", good_things())
-    return tmp_path / "coco"
-
-
 def load(folder: Path | str, sigma: float = LOW, **settings: Any) -> Dataset:
     return load_dataset("test", sigma, folder=folder, size=SIDE, **settings)
 
@@ -87,5 +80,6 @@ def same(a: Sample, b: Sample) -> None:
     for one, other in zip(*tensors, strict=True):
         assert (one is None) == (other is None)
         if one is not None:
-            assert one.dtype == other.dtype  # type: ignore[union-attr]
-            assert torch.equal(one, other)  # type: ignore[arg-type]
+            assert other is not None
+            assert one.dtype == other.dtype
+            assert torch.equal(one, other)

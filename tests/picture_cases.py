@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +60,9 @@ def exif_block(orientation: int = 1) -> bytes:
     return b"Exif\0\0" + exif.tobytes().removeprefix(b"Exif\0\0")
 
 
-def png(extra: list[tuple[bytes, bytes]] = [], size: tuple[int, int] = (W, H), bits: int = 8, kind: int = 0) -> bytes:  # noqa: B006
+def png(
+    extra: Sequence[tuple[bytes, bytes]] = (), size: tuple[int, int] = (W, H), bits: int = 8, kind: int = 0
+) -> bytes:
     def chunk(name: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 

@@ -18,19 +18,20 @@ import pnpladmm as pl
 from dataset_cases import (
     HEIGHT,
     LOW,
+    NUMPY_2,
     SIDE,
     WIDTH,
     box,
-    coco_folder,  # noqa: F401
     good_things,
     load,
-    pytestmark,  # noqa: F401
     same,
     thing,
     write_coco,
 )
 from pnpladmm.experiments.coco import _uncompressed
 from pnpladmm.experiments.dataset import load_dataset
+
+pytestmark = NUMPY_2
 
 
 def break_json(folder: Path) -> None:

@@ -21,12 +21,11 @@ import pnpladmm as pl
 from dataset_cases import (
     HEIGHT,
     LOW,
+    NUMPY_2,
     SIDE,
     WIDTH,
     box,
-    coco_folder,  # noqa: F401
     load,
-    pytestmark,  # noqa: F401
     same,
 )
 from pnpladmm.experiments.dataset import (
@@ -41,6 +40,8 @@ from pnpladmm.experiments.embedded import PICTURES
 from pnpladmm.experiments.samples import TASKS
 from pnpladmm.metrics import psnr
 from pnpladmm.places import shared_folder
+
+pytestmark = NUMPY_2
 
 # Samples
 
