@@ -63,11 +63,12 @@ def run_and_kill(processes: Any, target: Callable[[Path], None], tmp_path: Path,
     while killed < kills:
         process = start(disturbed)
         process.join(rng.uniform(0.1, 1) * latest)
-        if process.exitcode is not None:  # it was quicker: strike earlier
+        if process.exitcode is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+        if process.exitcode == 0:  # it was quicker, perhaps between the look and the kill: strike earlier
             latest *= 0.7
             continue
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
         assert process.exitcode == -signal.SIGKILL
         killed += 1
     process = start(disturbed)
