@@ -94,6 +94,30 @@ def test_bad_points_stay_in_the_pool_and_good_ones_leave(folder: Path, tmp_path:
     torch.testing.assert_close(pool["u"].flatten(1).norm(dim=1), torch.ones(4))
 
 
+def test_most_points_have_the_noise_that_the_denoiser_is_told(tmp_path: Path) -> None:
+    """There the error pulls the eigenvalue up: on flat pictures their noise can be measured."""
+    grey = tmp_path / "grey"
+    grey.mkdir()
+    Image.new("RGB", (64, 64), (128, 128, 128)).save(grey / "flat.png")
+    training = GradientStepTraining(recipe(grey, tmp_path / "w.safetensors", penalty_crops=400, penalty_crop=32))
+    points = training.more
+    inside = points["inside"].bool()
+    noise = torch.stack([v[kept].std() for v, kept in zip(points["v"], inside, strict=True)]) / points["sigma"]
+    matched = (noise - 1).abs() < 0.12  # of 600 samples or more: within four times its error
+    assert 0.65 < float(matched.float().mean()) < 0.85
+    assert float(noise.max()) < 2.9
+    assert float((noise < 0.5).float().mean()) > 0.05
+
+
+def test_a_relaxation_belongs_to_the_weights_it_was_found_for(folder: Path, tmp_path: Path) -> None:
+    relaxed = network().float()
+    relaxed.relaxation.fill_(0.5)
+    write_weights(tmp_path / "start.safetensors", relaxed.state_dict(), {})
+    plan = recipe(folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", steps=1)
+    assert train(plan)["relaxation"] == 1
+    assert float(read_network(plan.out).state_dict()["relaxation"]) == 1
+
+
 def test_crops_end_where_pictures_do(folder: Path, tmp_path: Path) -> None:
     training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors"))
     inside = training._cut(torch.zeros(400, 1, 16, 24))
