@@ -8,6 +8,7 @@ result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, s
 print(result.status.advice, result.certificate)
 """
 
+from pnpladmm.allocator import keep_memory
 from pnpladmm.blur import Blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
 from pnpladmm.denoisers import Promise, as_denoiser, load_denoiser
@@ -76,6 +77,7 @@ __all__ = [
     "WeightedGaussian",
     "as_denoiser",
     "check_adjoint",
+    "keep_memory",
     "load_denoiser",
     "load_state",
     "read_blur",

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pnpladmm.allocator import keep_memory
 from pnpladmm.experiments.commands import app as experiments
 from pnpladmm.tensors import InputError
 
@@ -333,6 +334,7 @@ def _size(text: str | None, picture: Path | None) -> tuple[int, int] | None:
 
 def main() -> None:
     """Run the command line: bad input is one line and exit code 2, never a traceback."""
+    keep_memory()
     try:
         app()
     except InputError as error:

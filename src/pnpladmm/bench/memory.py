@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from pnpladmm.allocator import keep_memory
 from pnpladmm.bench.instruments import run_bare
 from pnpladmm.bench.scenes import make_problem, noise_of
 from pnpladmm.denoisers import load_denoiser
@@ -65,4 +66,5 @@ def _status(name: str) -> int:
 
 
 if __name__ == "__main__":
+    keep_memory()
     print(json.dumps({"peak_bytes": peak_of(json.loads(sys.argv[1]))}))
