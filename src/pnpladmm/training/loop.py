@@ -138,7 +138,7 @@ class Training:
         loss = self._loss_of(clean, noise, sigma)
         loss.backward()  # type: ignore[no-untyped-call]
         self._add_gradients()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.clip, foreach=True)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.gradient_limit, foreach=True)
         self.optimizer.step()
         self.step += 1
         # The average forgets the first steps quickly and settles to `ema`.
