@@ -10,45 +10,61 @@ import sys
 import pytest
 
 import pnpladmm as pl
+from pnpladmm import cli
 
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
 
 FAULTS = """
-import json, resource, sys, torch
+import json, resource, sys, threading, torch
 import pnpladmm as pl
 kept = pl.keep_memory() if sys.argv[1] == "keep" else None
 faults = []
-for _ in range(3):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    total = float(torch.zeros(64, 1024, 1024).sum())
-    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(json.dumps([kept, total, faults]))
+def work():
+    for _ in range(6):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        assert float(torch.zeros(32, 1024, 1024).sum()) == 0
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+if sys.argv[2] == "main":
+    work()
+else:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+print(json.dumps([kept, faults]))
 """
 
 
-def faults(how: str) -> tuple[bool | None, list[int]]:
-    """Pages that the system had to find for a map of 256 MB, three times."""
-    done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
-    kept, total, found = json.loads(done.stdout)
-    assert total == 0
+def faults(how: str, where: str) -> tuple[bool | None, list[int]]:
+    """Pages that the system had to find for a map of 128 MB, six times."""
+    done = subprocess.run([sys.executable, "-c", FAULTS, how, where], capture_output=True, text=True, check=True)
+    kept, found = json.loads(done.stdout)
     return kept, found
 
 
 @glibc
-def test_kept_memory_is_used_again() -> None:
-    kept, found = faults("keep")
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_kept_memory_is_used_again(where: str) -> None:
+    kept, found = faults("keep", where)
     assert kept is True
-    assert found[0] > 1000
-    assert max(found[1:]) < found[0] / 20
+    # Small blocks that come to lie where the first map was may cost one more.
+    assert sum(pages > max(found) / 10 for pages in found) <= 2
 
 
 @glibc
 def test_importing_the_library_changes_nothing() -> None:
-    kept, found = faults("import")
+    kept, found = faults("import", "main")
     assert kept is None
-    assert min(found) > 1000
+    assert min(found) > max(found) / 2
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert pl.keep_memory() is False
+
+
+def test_commands_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(cli, "keep_memory", lambda: order.append("kept"))
+    monkeypatch.setattr(cli, "app", lambda: order.append("command"))
+    cli.main()
+    assert order == ["kept", "command"]

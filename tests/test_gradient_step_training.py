@@ -50,7 +50,7 @@ def recipe(folder: Path, out: Path, **changes: object) -> Recipe:
 
 def test_a_training_lowers_the_loss_and_leaves_weights_and_a_card(folder: Path, tmp_path: Path) -> None:
     seen = []
-    card = train(recipe(folder, tmp_path / "w.safetensors", steps=120, validation=folder), seen.append)
+    card = train(recipe(folder, tmp_path / "w.safetensors", steps=200, validation=folder), seen.append)
     assert sum(p.loss for p in seen[-3:]) < 0.7 * sum(p.loss for p in seen[:3])
     assert "lambda in the pool" in str(seen[0])
     assert "in pictures 5:" in str(seen[-1])
@@ -62,22 +62,26 @@ def test_a_training_lowers_the_loss_and_leaves_weights_and_a_card(folder: Path, 
 
 
 def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path, tmp_path: Path) -> None:
-    """Started steep, with and without it; measured by many products at points that the pool never held."""
+    """Started steep, with and without it; measured by many products at points that the pool never held.
+
+    Gradients that are cut short hear little of the penalty's weight.
+    """
     steep = network(curvature=1.6).float()
     write_weights(tmp_path / "steep.safetensors", steep.state_dict(), {})
     found = {}
-    for penalty in (0.0, 30.0):
+    for name, penalty, clip in (("without", 0.0, None), ("with", 30.0, None), ("cut", 30.0, 1.0)):
         plan = recipe(
-            folder, tmp_path / f"{penalty}.safetensors", start=tmp_path / "steep.safetensors", steps=50, ema=0.8,
-            learning_rate=1e-3, penalty=penalty, penalty_crop=40, penalty_every=1,
+            folder, tmp_path / f"{name}.safetensors", start=tmp_path / "steep.safetensors", steps=50, ema=0.8,
+            learning_rate=1e-3, penalty=penalty, penalty_crop=40, penalty_every=1, clip=clip,
         )  # fmt: skip
         train(plan)
         d = load_network(plan.out)
         assert isinstance(d, GradientStepDenoiser)
         rows = evaluate.curvature_table(d, folder, (15.0, 25.0), 1, products=30)
-        found[penalty] = max(row.most for row in rows)
-    assert found[0.0] > 1.1
-    assert found[30.0] < 1
+        found[name] = max(row.most for row in rows)
+    assert found["without"] > 1.1
+    assert found["with"] < 1
+    assert found["with"] < found["cut"] - 0.05
 
 
 def test_bad_points_stay_in_the_pool_and_good_ones_leave(folder: Path, tmp_path: Path) -> None:

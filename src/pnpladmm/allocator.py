@@ -6,18 +6,22 @@ import ctypes
 import sys
 
 # Numbers of parameters in glibc's malloc.h.
-TRIM_THRESHOLD, MMAP_MAX = -1, -4
+TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8
 
 
 def keep_memory() -> bool:
-    """Keep freed memory for the next picture instead of giving it back to the system; whether this system can.
+    """Keep freed memory for the next picture instead of giving it back to the system.
 
     glibc gives blocks above 32 MB back as soon as they are freed, and the system zeroes the next one page by page. The
-    maps of a network are that large from 700x700 pixels on, and each is freed within a call: a fifth of the time
+    widest maps of `light` are that large from 700x700 pixels on, and each is freed within a call: a fifth of the time
     at 2048x2048 (docs/speed.md). What the process held at its peak it then holds until it ends, which is why
-    commands do this and the library leaves it to you.
+    commands do this and the library leaves it to you. Call it before threads are started: those that have a
+    heap of their own keep it, and it cannot hold large blocks.
+
+    Returns whether this system's allocator took the orders (only glibc's does).
     """
     if sys.platform != "linux":
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # none in musl
-    return mallopt is not None and bool(mallopt(MMAP_MAX, 0)) and bool(mallopt(TRIM_THRESHOLD, -1))
+    orders = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1), (ARENA_MAX, 1))
+    return mallopt is not None and sum(mallopt(*order) for order in orders) == len(orders)

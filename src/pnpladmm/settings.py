@@ -2,7 +2,7 @@
 
 The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
 `pnpladmm experiment tune` found them for `drunet` on the tuning pictures. `light` has those of an earlier search with
-`drunet`, and at noise 1 those of the last one, which do better with it; other denoisers get those of `drunet`.
+`drunet`, and for 8 calls at noise 1 those of the last one, which do better with it; other denoisers get `drunet`'s.
 """
 
 from __future__ import annotations

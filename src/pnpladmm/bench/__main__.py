@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from pnpladmm.allocator import keep_memory
 from pnpladmm.bench.report import Options, Report, busy
 from pnpladmm.tensors import InputError
 
@@ -66,4 +67,5 @@ def _device(text: str) -> torch.device:
 
 
 if __name__ == "__main__":
+    keep_memory()
     sys.exit(main())

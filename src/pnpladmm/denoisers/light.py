@@ -34,7 +34,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, width, h, w) to the same shape."""
-        # In place: on a CPU new memory for large pictures takes longer than the sum.
+        # In place: on a CPU new memory for large pictures takes longer than the sum (allocator.py).
         out: Tensor = self.outer(self.inner(x).relu_())
         return out.add_(x)
 

@@ -37,7 +37,8 @@ Domain: TypeAlias = Literal["observed", "extended"]
 BOX_OVERHEAD, GPU_BOX_OVERHEAD = 2e3, 5e7
 # Pixels transformed at once: on a GPU many, to fill it; on a CPU one kernel's, to stay in its caches.
 GPU_CHUNK_PIXELS = 1 << 25
-# Blocks beyond 32 MB are new memory every time, which costs more than the transform. A spectrum takes 4 bytes a sample.
+# Blocks beyond 32 MB are new memory every time, unless it is kept (allocator.py): that costs more than the transform.
+# A spectrum takes 4 bytes a sample.
 CPU_SAMPLES = 1 << 23
 
 

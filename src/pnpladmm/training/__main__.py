@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pnpladmm.allocator import keep_memory
 from pnpladmm.tensors import InputError
 from pnpladmm.training.loop import train
 from pnpladmm.training.recipe import Recipe
@@ -73,4 +74,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    keep_memory()
     sys.exit(main())

@@ -12,10 +12,11 @@ What counts is the largest `lambda` over all pictures, so the points are a pool 
 visit a few products with the Hessian improve `u`, going on from the last visit's. A point whose `lambda` is below the
 bound gives way to a new crop, or to a step of the denoiser from where it was, as iterations take them. New points are
 crops (a quarter of them enlarged twofold, as smooth as blurred pictures). Most have just the noise that the denoiser is
-told: there the error pulls `lambda` up to 1, and only there it was still above 1 (1.02 at 25/255, with a fifth less or
-more noise 0.96) after a training whose points seldom had it. The others have 0 to 2.5 times as much, since a solver
-shows the denoiser restored pictures as well as ones with more noise than `sigma_d`. Points must be as large as
-the network reaches: with 32x32 crops the bound was learnt for those and missed by 0.4 on larger ones.
+told: there the error pulls `lambda` up to 1, and after a training whose points seldom had it `lambda` was above 1 only
+there (on four crops at most 1.02 at 25/255, with a fifth less or more noise 0.96 and 0.98). The others have 0 to 2.5
+times as much, since a solver shows the denoiser restored pictures as well as ones with more noise than `sigma_d`.
+Points must be as large as the network reaches: with 32x32 crops the bound was learnt for those and missed by 0.4 on
+larger ones.
 
 Precision: `bfloat16` is what the convolutions compute in, but for the first, which sees pictures in units of their
 noise and must not round them; pictures, residuals, their sums and the weights are float32. Eigenvalues that must be
@@ -63,7 +64,8 @@ class GradientStepTraining(Training):
         super().__init__(recipe)
         for state in (self.network.state_dict(), self.average):
             state["relaxation"].fill_(1)  # what it was belonged to the weights that this training started from
-        self._watched, self._met = "", torch.zeros(1)
+        self._watched = ""
+        self._met: Tensor | None = None
         loss = torch.compile(self._loss_inside, dynamic=False) if recipe.compile_network else self._loss_inside
         self._loss_of = lambda clean, noise, sigma: loss(clean, noise, sigma, self._cut(clean))
         self._curvature_of: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = self._curvature
@@ -146,7 +148,7 @@ class GradientStepTraining(Training):
         enlarged = functional.interpolate(crops[..., :side, :side], scale_factor=2, mode="bilinear")
         crops = torch.where(uniform() < ENLARGED, enlarged, crops)
         matched = uniform() < MATCHED
-        # Where the error is measured, the levels it is measured at; else every octave alike: solvers end at weak noise.
+        # Matched points have the error's levels, the others every octave alike, since solvers end at weak noise.
         sigma = torch.where(
             matched.flatten(),
             draw_sigma(count, recipe.weak_noise, self.generator).clamp_min(SIGMA_MIN),
@@ -155,7 +157,7 @@ class GradientStepTraining(Training):
         noise, direction = (torch.empty_like(crops).normal_(generator=self.generator) for _ in range(2))
         inside = self._cut(crops)
         direction = direction * inside
-        # Of those that do not match, half have less.
+        # Half of those that do not match have less noise than the denoiser is told.
         strength = torch.where(matched, 1.0, NOISE_MAX * uniform() ** 1.5)
         visits, curvature = torch.zeros(2, count, device=self.device).unbind()
         return {
@@ -184,6 +186,8 @@ class GradientStepTraining(Training):
         self.more = self._new_points()
 
     def _note(self) -> str:
+        if self._met is None:
+            return self._watched
         mean, most = float(self._met.mean()), float(self._met.max())
         return f"  lambda in the pool {mean:.3f}, at most {most:.3f}{self._watched}"
 
@@ -195,7 +199,7 @@ class GradientStepTraining(Training):
         averaged.load_state_dict(self.average)
         denoiser, levels, channels = self._denoiser(averaged), (5.0, 15.0, 25.0), self.recipe.channels
         rows = curvature_table(denoiser, self.recipe.validation, levels, channels, products=20, limit=2)
-        self._watched = ", in pictures " + " ".join(f"{row.sigma:g}: {row.most:.3f}" for row in rows)
+        self._watched = "  lambda in pictures " + " ".join(f"{row.sigma:g}: {row.most:.3f}" for row in rows)
         return psnr
 
     def _denoiser(self, network: Network) -> Denoiser:
@@ -208,4 +212,5 @@ class GradientStepTraining(Training):
         loss = "squared error, weighted by the noise level alone; penalty on the Hessian's largest eigenvalue"
         penalty = {"weight": recipe.penalty, "margin": recipe.margin, "from": recipe.penalty_from}
         penalty |= {"crops": recipe.penalty_crops, "crop": recipe.penalty_crop, "every": recipe.penalty_every}
+        penalty |= {"matched": MATCHED, "gradient_limit": recipe.gradient_limit}
         return super().card() | {"loss": loss, "penalty": penalty, "relaxation": float(self.smooth.relaxation)}
