@@ -15,36 +15,28 @@ from pnpladmm import cli
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
 
 FAULTS = """
-import json, resource, sys, threading, torch
+import json, resource, sys, torch
 import pnpladmm as pl
 kept = pl.keep_memory() if sys.argv[1] == "keep" else None
 faults = []
-def work():
-    for _ in range(6):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        assert float(torch.zeros(32, 1024, 1024).sum()) == 0
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-if sys.argv[2] == "main":
-    work()
-else:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+for _ in range(6):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert float(torch.zeros(32, 1024, 1024).sum()) == 0
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 print(json.dumps([kept, faults]))
 """
 
 
-def faults(how: str, where: str) -> tuple[bool | None, list[int]]:
+def faults(how: str) -> tuple[bool | None, list[int]]:
     """Pages that the system had to find for a map of 128 MB, six times."""
-    done = subprocess.run([sys.executable, "-c", FAULTS, how, where], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
     kept, found = json.loads(done.stdout)
     return kept, found
 
 
 @glibc
-@pytest.mark.parametrize("where", ["main", "thread"])
-def test_kept_memory_is_used_again(where: str) -> None:
-    kept, found = faults("keep", where)
+def test_kept_memory_is_used_again() -> None:
+    kept, found = faults("keep")
     assert kept is True
     # Small blocks that come to lie where the first map was may cost one more.
     assert sum(pages > max(found) / 10 for pages in found) <= 2
@@ -52,7 +44,7 @@ def test_kept_memory_is_used_again(where: str) -> None:
 
 @glibc
 def test_importing_the_library_changes_nothing() -> None:
-    kept, found = faults("import", "main")
+    kept, found = faults("import")
     assert kept is None
     assert min(found) > max(found) / 2
 
