@@ -84,18 +84,41 @@ def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path,
     assert found["with"] < found["cut"] - 0.05
 
 
-def test_bad_points_stay_in_the_pool_and_good_ones_leave(folder: Path, tmp_path: Path) -> None:
-    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors"))
+def test_points_climb_below_1_and_leave_when_far_below_or_old(folder: Path, tmp_path: Path) -> None:
+    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors", penalty_crops=6))
     pool = training.more
-    pool["curvature"] = torch.tensor([1.2, 0.5, 0.5, math.nan])
-    pool["visits"] = torch.tensor([5.0, 5.0, 0.0, 0.0])
+    pool["curvature"] = torch.tensor([1.2, 0.97, 0.5, 0.5, 1.2, math.nan])
+    pool["visits"] = torch.tensor([5.0, 5.0, 0.0, 1.0, 9.0, 0.0])
     before = {key: value.clone() for key, value in pool.items()}
-    training._move_on(torch.ones_like(pool["v"]))
-    same = [torch.equal(pool["v"][i], before["v"][i]) for i in range(4)]
-    assert same == [True, False, True, False]
-    assert pool["visits"].tolist() == [6.0, 0.0, 1.0, 0.0]
+    uphill = 1e-9 * torch.randn(pool["v"].shape, generator=torch.Generator().manual_seed(0))
+    training._move_on(torch.ones_like(pool["v"]), uphill)
+    moved = (pool["v"] - before["v"]).flatten(1).norm(dim=1) / before["sigma"]
+    assert moved[0] == 0  # above 1: the worst are not made worse
+    torch.testing.assert_close(moved[1:3], torch.full((2,), 2.0), rtol=1e-4, atol=0.0)
+    along = torch.nn.functional.cosine_similarity((pool["v"] - before["v"]).flatten(1), uphill.flatten(1))
+    torch.testing.assert_close(along[1:3], torch.ones(2), rtol=1e-4, atol=0.0)
+    assert pool["visits"].tolist() == [6.0, 6.0, 1.0, 0.0, 0.0, 0.0]
+    assert bool((pool["sigma"][4:] != before["sigma"][4:]).all())
     assert bool(torch.isfinite(pool["curvature"]).all())
-    torch.testing.assert_close(pool["u"].flatten(1).norm(dim=1), torch.ones(4))
+    torch.testing.assert_close(pool["u"].flatten(1).norm(dim=1), torch.ones(6))
+
+
+def test_climbing_finds_larger_eigenvalues(folder: Path, tmp_path: Path) -> None:
+    """The same points, visited seven times by a network that does not learn, with and without the climb."""
+    write_weights(tmp_path / "start.safetensors", network(curvature=0.9).float().state_dict(), {})
+    plan = recipe(folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", penalty_crop=40)
+    reached = []
+    for climbing in (True, False):
+        training = GradientStepTraining(plan)
+        began = dict(training.more)
+        for _ in range(7):
+            training._add_gradients()
+            kept = training.more if climbing else {**began, "u": training.more["u"]}
+            training.more = {**kept, "visits": began["visits"]}  # so that none gives way
+        assert training._met is not None
+        reached.append(training._met)
+    assert bool((reached[0] > reached[1]).all())
+    assert float((reached[0] - reached[1]).mean()) > 0.005
 
 
 def test_most_points_have_the_noise_that_the_denoiser_is_told(tmp_path: Path) -> None:
@@ -170,6 +193,23 @@ def test_killed_and_resumed_it_reaches_the_same_step(folder: Path, tmp_path: Pat
     card = json.loads(out.with_suffix(".json").read_text())
     assert card["steps"] == 60
     assert math.isfinite(card["final_loss"])
+
+
+def test_the_curvature_table_measures_every_picture_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of one size go through the network together, two at most; the noise of each is its own."""
+    monkeypatch.setattr(evaluate, "BATCH", 2)
+    rng = np.random.default_rng(0)
+    for i, shape in enumerate([(16, 24), (24, 16), (16, 24), (16, 24), (24, 16)]):
+        Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(tmp_path / f"{i}.png")
+    d = GradientStepDenoiser({1: network()}, precision=torch.float64)
+    alone = []
+    for i in range(5):
+        clean = torch.as_tensor(np.asarray(Image.open(tmp_path / f"{i}.png")) / np.float32(255))[None, None]
+        noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(i))
+        alone.append(float(d.curvature(clean + 15 / 255 * noise, 15 / 255, 8)))
+    (row,) = evaluate.curvature_table(d, tmp_path, (15.0,), 1, products=8)
+    assert (row.pictures, row.over) == (5, sum(value >= 1 for value in alone))
+    torch.testing.assert_close([row.most, row.mean], [max(alone), sum(alone) / 5], rtol=1e-6, atol=0.0)
 
 
 @pytest.mark.parametrize("change", [{"penalty": -1.0}, {"margin": 1.0}, {"penalty_crop": 20}, {"penalty_every": 0}])

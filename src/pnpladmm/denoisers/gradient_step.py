@@ -307,18 +307,21 @@ class _Meter:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Convolutions on GPUs in float32 proper (cuDNN else rounds their inputs to 10 bits, TF32) and repeatable."""
-    cudnn = torch.backends.cudnn
+    """Products on GPUs in float32 proper (TF32 would round what they multiply to 10 bits), convolutions repeatable."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     conv = getattr(cudnn, "conv", None)
     # Newer versions of torch refuse a mixture of the two ways to say it.
-    place, name, exact = (cudnn, "allow_tf32", False) if conv is None else (conv, "fp32_precision", "ieee")
-    before, repeatable = getattr(place, name), cudnn.deterministic
+    name, exact = ("allow_tf32", False) if conv is None else ("fp32_precision", "ieee")
+    places = (conv or cudnn, matmul)
+    before, repeatable = [getattr(place, name) for place in places], cudnn.deterministic
     try:
-        setattr(place, name, exact)
+        for place in places:
+            setattr(place, name, exact)
         cudnn.deterministic = True
         yield
     finally:
-        setattr(place, name, before)
+        for place, value in zip(places, before, strict=True):
+            setattr(place, name, value)
         cudnn.deterministic = repeatable
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.tensors import dot, per_picture, squared_norm
+from pnpladmm.tensors import squared_norm
 
 FAILED = 1e300
 """The value where products were not finite: larger than any limit it may be held against."""
@@ -43,35 +43,34 @@ def largest_eigenvalue(
     `fresh` is mixed into the second direction. A start that is an eigenvector already (of the last iterate, say) spans
     a Krylov space of its own only, in which no larger eigenvalue could ever be found.
     """
-    basis: list[Tensor] = []
-    images: list[Tensor] = []
-    direction = _unit(start)
+    # The vectors of a picture are one matrix: a projection is two products with it, whatever their number.
+    basis, images = (start.new_empty(len(start), products, start[0].numel()) for _ in range(2))
+    direction = _unit(start.flatten(1))
     for step in range(products):
-        basis.append(direction)
-        images.append(product(direction))
+        basis[:, step] = direction
+        images[:, step] = product(direction.view(start.shape)).flatten(1)
         if step + 1 < products:
-            following = images[-1]
+            known, following = basis[:, : step + 1], images[:, step]
             if step == 0 and fresh is not None:
-                following = _unit(_orthogonal(following, basis)) + _unit(fresh)
-            direction = _unit(_orthogonal(following, basis))
-    zero = torch.zeros(len(start), dtype=torch.float64, device=start.device)
-    rows = [[dot(q, image) if i <= j else zero for j, image in enumerate(images)] for i, q in enumerate(basis)]
-    upper = torch.stack([torch.stack(row, 1) for row in rows], 1)
-    projected = upper + upper.triu(1).mT
+                following = _unit(_orthogonal(following, known)) + _unit(fresh.flatten(1))
+            direction = _unit(_orthogonal(following, known))
+    projected = (basis @ images.mT).double()
+    projected = (projected + projected.mT) / 2
     finite = torch.isfinite(projected).all(2).all(1)
     projected = torch.where(finite[:, None, None], projected, torch.zeros_like(projected))
     # A direction of 0 (the space is exhausted) must not look like an eigenvalue of 0.
-    spent = torch.stack([squared_norm(q) for q in basis], 1) < 0.5
+    spent = basis.square().sum(2) < 0.5
     projected = projected + torch.diag_embed(torch.where(spent, projected[:, :1, 0], torch.zeros_like(projected[:, 0])))
     weights = _top_vector(projected)
     value = (weights * (projected @ weights[:, :, None])[:, :, 0]).sum(1)
-    vector = _combine(weights, basis)
-    residual = squared_norm(_combine(weights, images) - per_picture(value, start) * vector).sqrt()
+    mixture = weights[:, None].to(basis.dtype)
+    vector, image = (mixture @ basis)[:, 0], (mixture @ images)[:, 0]
+    residual = squared_norm(image - value[:, None].to(image.dtype) * vector).sqrt()
     finite &= torch.isfinite(value + residual)
     failed = torch.full_like(value, FAILED)
     return Ritz(
         torch.where(finite, value, failed),
-        torch.where(finite.view(-1, 1, 1, 1), vector, basis[0]),
+        torch.where(finite[:, None], vector, basis[:, 0]).view(start.shape),
         torch.where(finite, residual, failed),
     )
 
@@ -93,23 +92,15 @@ def _top_vector(matrices: Tensor) -> Tensor:
     return column / column.norm(dim=1, keepdim=True)
 
 
-def _orthogonal(x: Tensor, basis: list[Tensor]) -> Tensor:
-    """`x` without its parts along the basis, taken twice against rounding; 0 where nothing but rounding is left."""
+def _orthogonal(x: Tensor, basis: Tensor) -> Tensor:
+    """`x` (B, n) without its parts along the basis (B, k, n), twice against rounding; 0 where only that is left."""
     size = squared_norm(x)
     for _ in range(2):
-        for q in basis:
-            x = x - dot(q, x).to(x.dtype).view(-1, 1, 1, 1) * q
+        x = x - (basis.mT @ (basis @ x[:, :, None]))[:, :, 0]
     left = squared_norm(x) > (100 * torch.finfo(x.dtype).eps) ** 2 * size
-    return x * left.to(x.dtype).view(-1, 1, 1, 1)
+    return x * left.to(x.dtype)[:, None]
 
 
 def _unit(x: Tensor) -> Tensor:
     norm = squared_norm(x).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
-    return x / norm.to(x.dtype).view(-1, 1, 1, 1)
-
-
-def _combine(weights: Tensor, vectors: list[Tensor]) -> Tensor:
-    total = torch.zeros_like(vectors[0])
-    for column, vector in enumerate(vectors):
-        total = total + weights[:, column].to(vector.dtype).view(-1, 1, 1, 1) * vector
-    return total
+    return x / norm.to(x.dtype)[:, None]
