@@ -91,6 +91,14 @@ def test_a_run_is_reported_as_it_was(tame: tuple[Setup, dict[str, Any]]) -> None
         assert run["lagrangian"][-1] == pytest.approx(float(result.history.lagrangian[-1, i]), rel=1e-5)
 
 
+def test_a_weak_prior_is_made_as_strong_as_it_needs_to_be(tmp_path: Path) -> None:
+    setup = dataclasses.replace(quick(tmp_path / "out", weights(tmp_path / "tame.safetensors", 0.6)), noise=(1.0, 40.0))
+    used = {run["noise"]: run["sigma_d"] for run in make_proof(setup)["runs"]}
+    (certified,) = chosen_methods("certified")
+    assert setup.row(certified, 1.0)["sigma_d"] < proof.SIGMA_D_LEAST
+    assert used == {1.0: proof.SIGMA_D_LEAST, 40.0: setup.row(certified, 40.0)["sigma_d"]}
+
+
 def test_a_wild_network_is_never_certified(tmp_path: Path) -> None:
     data = make_proof(quick(tmp_path / "out", weights(tmp_path / "wild.safetensors", 40.0)))
     assert all(run["certificate"] == "outside" for run in data["runs"])

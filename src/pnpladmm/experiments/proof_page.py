@@ -24,7 +24,7 @@ def draw_proof(data: Mapping[str, Any], folder: Path) -> None:
     _figure(data, folder)
     text = (
         f"Certified LADMM with {data['denoiser']}, at most {data['iterations']} iterations, to relative changes below "
-        f"{data['tolerance']:g}. Converged: the change of x fell below {data['small_change']:g}. Rise: the largest "
+        f"{data['tolerance']:g}. Converged: the change of x fell below that. Rise: the largest "
         "relative rise of the Lagrangian in one iteration (below 0 where it always fell). PSNR leaves 17 pixels of "
         "border out, mean over the pictures."
     )
@@ -49,6 +49,7 @@ def summary(data: Mapping[str, Any]) -> list[dict[str, Any]]:
                 {
                     "noise": noise,
                     "start": start,
+                    "sigma_d": runs[0]["sigma_d"],
                     "runs": len(runs),
                     "certified": sum(run["certificate"] in CERTIFIED for run in runs),
                     "converged": len(converged),
@@ -69,12 +70,13 @@ def _most(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
 
 
 def _evidence(data: Mapping[str, Any]) -> str:
-    header = ["noise", "start", "certified", "converged", "after", "largest eigenvalue", "largest rise"]
+    header = ["noise", "start", "sigma_d", "certified", "converged", "after", "largest eigenvalue", "largest rise"]
     header += ["rounding", "gradient fell 1000-fold", "PSNR before", "after"]
     lines = [
         [
             f"{row['noise']:g}" if row["start"] == "observed" else "",
             START_TITLES[row["start"]],
+            f"{row['sigma_d']:.3g}",
             f"{row['certified']} of {row['runs']}",
             f"{row['converged']} of {row['runs']}",
             page.number(row["converged_at"], 0),
@@ -126,7 +128,7 @@ def _figure(data: Mapping[str, Any], folder: Path) -> None:
                 axes.set(xscale="log", yscale=scale, xlabel="iteration", ylabel=label, title=f"noise {noise:g}")
                 axes.xaxis.set_major_formatter("{x:g}")
                 axes.grid(alpha=0.3, which="major")
-            row[1].axhline(data["small_change"], color="0.4", linestyle=":", linewidth=1)
+            row[1].axhline(data["tolerance"], color="0.4", linestyle=":", linewidth=1)
         from matplotlib.lines import Line2D
 
         handles = [Line2D([], [], color=START_COLOURS[start], label=title) for start, title in START_TITLES.items()]

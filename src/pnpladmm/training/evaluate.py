@@ -172,8 +172,8 @@ def curvature_table(
     found: dict[float, list[tuple[float, float]]] = {sigma: [] for sigma in sigmas}
     for clean, noise in _alike(_pictures(folder, channels, limit, seed)):
         for sigma in sigmas:
-            pairs = denoiser.top_eigenpair(clean + sigma / 255 * noise, sigma / 255, products)
-            found[sigma] += zip(pairs.value.tolist(), pairs.residual.tolist(), strict=True)
+            top = denoiser.top_eigenpair(clean + sigma / 255 * noise, sigma / 255, products)
+            found[sigma] += zip(top.value.tolist(), top.residual.tolist(), strict=True)
     rows = []
     for sigma, pairs in found.items():
         values, residuals = zip(*pairs, strict=True)
