@@ -104,16 +104,26 @@ def test_tiles_change_nothing_but_rounding() -> None:
 
 
 def test_full_precision_leaves_the_settings_as_they_were() -> None:
-    conv = getattr(torch.backends.cudnn, "conv", None)
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    conv = getattr(cudnn, "conv", None)
 
-    def settings() -> tuple[object, bool]:
-        precision = torch.backends.cudnn.allow_tf32 if conv is None else conv.fp32_precision
-        return precision, torch.backends.cudnn.deterministic
+    def settings() -> tuple[object, object, bool]:
+        if conv is None:
+            return cudnn.allow_tf32, matmul.allow_tf32, cudnn.deterministic
+        return conv.fp32_precision, matmul.fp32_precision, cudnn.deterministic
 
-    before = settings()
-    with full_precision():
-        assert settings() == ((False, True) if conv is None else ("ieee", True))
-    assert settings() == before
+    exact = False if conv is None else "ieee"
+    chosen = True if conv is None else "tf32"
+    name = "allow_tf32" if conv is None else "fp32_precision"
+    begin = getattr(matmul, name)
+    try:
+        setattr(matmul, name, chosen)  # as a user may have
+        before = settings()
+        with full_precision():
+            assert settings() == (exact, exact, True)
+        assert settings() == before
+    finally:
+        setattr(matmul, name, begin)
 
 
 def test_it_is_a_network_denoiser() -> None:

@@ -80,6 +80,18 @@ def test_a_start_in_one_eigenvector_finds_larger_ones() -> None:
     assert float(largest_eigenvalue(product, stuck, 6, fresh=start).value) > 0.5
 
 
+def test_large_pictures_have_the_quotient_of_their_vector() -> None:
+    """Sums of three million products in float32 may be too small by more than what is decided on."""
+    spread = torch.linspace(0.9, 0.95, 3 * 1024 * 1024).view(1, 3, 1024, 1024)
+    start = torch.randn(spread.shape, generator=torch.Generator().manual_seed(0))
+    found = largest_eigenvalue(lambda u: spread * u, start, 4)
+    vector = found.vector.double()
+    quotient = float((vector * spread * vector).sum() / vector.square().sum())
+    assert float(found.value) == pytest.approx(quotient, abs=1e-7)
+    residual = float((spread * vector - quotient * vector).norm())
+    assert float(found.residual) == pytest.approx(residual, rel=1e-4)
+
+
 def test_what_is_not_finite_is_never_small() -> None:
     for bad in (math.nan, math.inf):
         start = torch.ones(2, 1, 2, 2)

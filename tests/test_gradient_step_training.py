@@ -85,10 +85,10 @@ def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path,
 
 
 def test_points_climb_below_1_and_leave_when_far_below_or_old(folder: Path, tmp_path: Path) -> None:
-    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors", penalty_crops=6))
+    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors", penalty_crops=7))
     pool = training.more
-    pool["curvature"] = torch.tensor([1.2, 0.97, 0.5, 0.5, 1.2, math.nan])
-    pool["visits"] = torch.tensor([5.0, 5.0, 0.0, 1.0, 9.0, 0.0])
+    pool["curvature"] = torch.tensor([1.2, 0.97, 0.5, 0.5, 0.97, 1.2, math.nan])
+    pool["visits"] = torch.tensor([9.0, 5.0, 0.0, 1.0, 9.0, 19.0, 0.0])
     before = {key: value.clone() for key, value in pool.items()}
     uphill = 1e-9 * torch.randn(pool["v"].shape, generator=torch.Generator().manual_seed(0))
     training._move_on(torch.ones_like(pool["v"]), uphill)
@@ -97,10 +97,10 @@ def test_points_climb_below_1_and_leave_when_far_below_or_old(folder: Path, tmp_
     torch.testing.assert_close(moved[1:3], torch.full((2,), 2.0), rtol=1e-4, atol=0.0)
     along = torch.nn.functional.cosine_similarity((pool["v"] - before["v"]).flatten(1), uphill.flatten(1))
     torch.testing.assert_close(along[1:3], torch.ones(2), rtol=1e-4, atol=0.0)
-    assert pool["visits"].tolist() == [6.0, 6.0, 1.0, 0.0, 0.0, 0.0]
-    assert bool((pool["sigma"][4:] != before["sigma"][4:]).all())
+    assert pool["visits"].tolist() == [10.0, 6.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert bool((pool["sigma"][5:] != before["sigma"][5:]).all())
     assert bool(torch.isfinite(pool["curvature"]).all())
-    torch.testing.assert_close(pool["u"].flatten(1).norm(dim=1), torch.ones(6))
+    torch.testing.assert_close(pool["u"].flatten(1).norm(dim=1), torch.ones(7))
 
 
 def test_climbing_finds_larger_eigenvalues(folder: Path, tmp_path: Path) -> None:
@@ -193,6 +193,18 @@ def test_killed_and_resumed_it_reaches_the_same_step(folder: Path, tmp_path: Pat
     card = json.loads(out.with_suffix(".json").read_text())
     assert card["steps"] == 60
     assert math.isfinite(card["final_loss"])
+
+
+def test_pictures_wait_for_company_only_while_they_are_few_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "BATCH", 2)
+    monkeypatch.setattr(evaluate, "LARGE", 1000)
+    sizes = [4, 5, 4, 50, 5, 6, 7, 8, 9, 10, 11, 12, 13, 6]
+    groups = list(evaluate._alike((torch.zeros(1, 1, n, n), torch.ones(1, 1, n, n)) for n in sizes))
+    assert all(clean.shape == noise.shape for clean, noise in groups)
+    # A pair, a large one, a pair, eight that were too many, and what is left.
+    assert [(len(x), x.shape[-1]) for x, _ in groups] == (
+        [(2, 4), (1, 50), (2, 5)] + [(1, n) for n in range(6, 14)] + [(1, 6)]
+    )
 
 
 def test_the_curvature_table_measures_every_picture_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.tensors import squared_norm
+from pnpladmm.tensors import dot, squared_norm
 
 FAILED = 1e300
 """The value where products were not finite: larger than any limit it may be held against."""
@@ -59,13 +59,13 @@ def largest_eigenvalue(
     finite = torch.isfinite(projected).all(2).all(1)
     projected = torch.where(finite[:, None, None], projected, torch.zeros_like(projected))
     # A direction of 0 (the space is exhausted) must not look like an eigenvalue of 0.
-    spent = basis.square().sum(2) < 0.5
+    spent = torch.linalg.vector_norm(basis, dim=2) < 0.7
     projected = projected + torch.diag_embed(torch.where(spent, projected[:, :1, 0], torch.zeros_like(projected[:, 0])))
-    weights = _top_vector(projected)
-    value = (weights * (projected @ weights[:, :, None])[:, :, 0]).sum(1)
-    mixture = weights[:, None].to(basis.dtype)
+    mixture = _top_vector(projected)[:, None].to(basis.dtype)
     vector, image = (mixture @ basis)[:, 0], (mixture @ images)[:, 0]
-    residual = squared_norm(image - value[:, None].to(image.dtype) * vector).sqrt()
+    # Not from the matrix: in float32 its entries were up to 8e-4 too small, sums over long vectors being what they are.
+    value = dot(vector, image) / squared_norm(vector).clamp_min(torch.finfo(torch.float64).tiny)
+    residual = squared_norm(image.double() - value[:, None] * vector.double()).sqrt()
     finite &= torch.isfinite(value + residual)
     failed = torch.full_like(value, FAILED)
     return Ritz(

@@ -28,7 +28,7 @@ ITERATIONS, QUICK_ITERATIONS = 1000, 12
 TOLERANCE = 1e-5
 """A picture has converged when `||x+ - x|| / ||x||` is below this; its run ends when `z` and `u` change as little."""
 SIGMA_D_LEAST = 4.0
-"""Of 255. At noise 1 the settings have 0.75, with which a thousand iterations are not enough (docs/proof.md)."""
+"""Of 255. At noise 1 the tuned one is 0.75, with which a thousand iterations are not enough (docs/proof.md)."""
 POINTS = 48
 """Of each curve, evenly spaced in the logarithm of the iteration."""
 STARTS = ("observed", "warm")
@@ -59,6 +59,7 @@ def make_proof(setup: Setup) -> dict[str, Any]:
         **setup.described(loaded),
         "iterations": QUICK_ITERATIONS if setup.quick else ITERATIONS,
         "tolerance": TOLERANCE,
+        "sigma_d_least": SIGMA_D_LEAST,
         "titles": {method.name: method.title for method in beside},
         "runs": runs,
         "scores": scores,

@@ -24,7 +24,8 @@ def draw_proof(data: Mapping[str, Any], folder: Path) -> None:
     _figure(data, folder)
     text = (
         f"Certified LADMM with {data['denoiser']}, at most {data['iterations']} iterations, to relative changes below "
-        f"{data['tolerance']:g}. Converged: the change of x fell below that. Rise: the largest "
+        f"{data['tolerance']:g}. Converged: the change of x fell below that. sigma_d is the tuned "
+        f"one, or {data['sigma_d_least']:g} where that is less. Rise: the largest "
         "relative rise of the Lagrangian in one iteration (below 0 where it always fell). PSNR leaves 17 pixels of "
         "border out, mean over the pictures."
     )

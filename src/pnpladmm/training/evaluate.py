@@ -30,8 +30,8 @@ from pnpladmm.training.data import picture_files, read_tensor
 SIGMAS = (5.0, 15.0, 25.0, 50.0)
 WEAK_SIGMAS = (0.5, 1.0, 2.0, 5.0)
 PRODUCTS = 50
-BATCH = 16
-"""Pictures whose curvature is measured together."""
+BATCH, LARGE = 16, 3 << 20
+"""Pictures whose curvature is measured together; one of more samples than this is measured alone."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,16 @@ def _pictures(folder: Path, channels: int, limit: int | None, seed: int) -> Iter
 
 
 def _alike(pictures: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pictures of one size together, `BATCH` at most: a GPU needs half as long for each."""
+    """Pictures of one size together, `BATCH` at most, if they are small: a GPU needs half as long for each."""
     waiting: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
     for pair in pictures:
-        group = waiting.setdefault(pair[0].shape, [])
-        group.append(pair)
-        if len(group) == BATCH:
-            yield _together(waiting.pop(pair[0].shape))
+        shape = pair[0].shape
+        waiting.setdefault(shape, []).append(pair)
+        if len(waiting[shape]) == BATCH or shape.numel() > LARGE:
+            yield _together(waiting.pop(shape))
+        elif sum(map(len, waiting.values())) == 4 * BATCH:  # many sizes: they are not all kept for company
+            yield from map(_together, waiting.values())
+            waiting.clear()
     yield from map(_together, waiting.values())
 
 

@@ -10,7 +10,7 @@ margin the penalty asks for nothing that the error does not ask for.
 
 What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At each
 visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
-changes along the gradient of `lambda`, by the length of two samples of noise. After a training without climbing
+changes along the gradient of `lambda`, by a vector of norm 2 sigma. After a training without climbing
 `lambda` was 0.95 on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel; few crops
 hold such a spot, and climbing finds one within eight visits. A point whose `lambda` stays far below the bound, or that
 was visited often, gives way to a new crop, or to a step of the denoiser from where it was, as iterations take them.
@@ -56,8 +56,8 @@ ENLARGED, MATCHED, WALK = 0.25, 0.7, 0.3
 of the denoiser instead of leaving."""
 PRODUCTS = 8
 """With the Hessian, at each visit of a point."""
-VISITS = 10
-"""Of a point, at most."""
+VISITS, VISITS_ABOVE_1 = 10, 20
+"""Of a point at most, and while its `lambda` is above 1."""
 FAR_BELOW, FAR_BELOW_VISITS = 0.95, 2
 """A point whose `lambda` is below this share of the bound gives way after so many visits: too far to climb."""
 CLIMB = 2.0
@@ -137,7 +137,8 @@ class GradientStepTraining(Training):
         curvature, visits = pool["curvature"], pool["visits"] + 1
         far_below = (curvature < FAR_BELOW * bound) & (visits >= FAR_BELOW_VISITS)
         # Not `> 1e3`: what is not a number must go, too.
-        leaves = far_below | (visits >= VISITS) | ~(curvature.abs() <= 1e3)
+        old = visits >= torch.where(curvature < 1, VISITS, VISITS_ABOVE_1)
+        leaves = far_below | old | ~(curvature.abs() <= 1e3) | ~torch.isfinite(uphill).flatten(1).all(1)
         draws = torch.rand(2, len(leaves), generator=self.generator, device=self.device)
         walks = leaves & (curvature < bound) & (draws[0] < WALK)
         step = {**pool, "v": pool["v"] - draws[1].reshape(-1, 1, 1, 1) * gradient}
