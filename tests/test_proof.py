@@ -87,8 +87,27 @@ def test_a_run_is_reported_as_it_was(tame: tuple[Setup, dict[str, Any]]) -> None
         assert run["psnr_start"] == pytest.approx(float(psnr(x, batch.sharp, PAPER)[i]), abs=1e-9)
         assert run["psnr_end"] == pytest.approx(float(psnr(result.image, batch.sharp, PAPER)[i]), abs=1e-9)
         assert run["gradient_fall"] == pytest.approx(float(norms[0][i] / norms[1][i]), rel=1e-4)
-        assert run["iterations"] == 12
-        assert run["lagrangian"][-1] == pytest.approx(float(result.history.lagrangian[-1, i]), rel=1e-5)
+        assert run["iterations"] == run["points"][-1] == 12
+        assert run["psnr"][-1] == pytest.approx(run["psnr_end"], rel=1e-5)
+        assert run["gradient"][-1] == pytest.approx(float(norms[1][i]), rel=1e-4)
+        assert run["x_change"][-1] == pytest.approx(run["last_change"], rel=1e-5)
+        assert run["lagrangian"][-1] == pytest.approx(float(result.history.lagrangian[-1, i]), rel=1e-13)
+
+
+def test_a_curve_ends_where_its_picture_did(
+    tame: tuple[Setup, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup, whole = tame
+    last = {run["last_change"] for run in whole["runs"]}
+    monkeypatch.setattr(proof, "TOLERANCE", 8 * max(last))
+    runs = make_proof(dataclasses.replace(setup, out=tmp_path / "out"))["runs"]
+    assert any(run["status"] == "converged" and run["iterations"] < 12 for run in runs)
+    for run in runs:
+        assert run["points"][-1] == run["iterations"]
+        assert run["points"] == sorted(set(run["points"]))
+        for name in ("psnr", "gradient", "x_change", "lagrangian"):
+            assert len(run[name]) == len(run["points"])
+            assert None not in run[name]
 
 
 def test_a_weak_prior_is_made_as_strong_as_it_needs_to_be(tmp_path: Path) -> None:

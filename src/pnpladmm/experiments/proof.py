@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 SIGMA_D_LEAST = 4.0
 """Of 255. At noise 1 the tuned one is 0.75, with which a thousand iterations are not enough (docs/proof.md)."""
 POINTS = 48
-"""Of each curve, evenly spaced in the logarithm of the iteration."""
+"""Of each curve, evenly spaced in the logarithm of the iteration; its end is one more."""
 STARTS = ("observed", "warm")
 BESIDE = ("ladmm", "fast-8", "fast-24")
 """What the price of a proof is measured against."""
@@ -159,8 +159,10 @@ def _run(name: str, result: Result, seen: _Seen, ended: tuple[Tensor, Tensor], i
     curvature = None if h.curvature is None else h.curvature[:, i]
     measured = None if curvature is None else curvature[torch.isfinite(curvature)]
     certificate = result.certificates[i]
-    gradients = torch.stack(seen.gradient)[:, i]
-    rows = [k - 1 for k in seen.points]
+    before_end = [j for j, k in enumerate(seen.points) if k < len(change)]
+    points = [*(seen.points[j] for j in before_end), len(change)]
+    rows = [k - 1 for k in points]
+    first, last = seen.gradient[0][i], ended[1][i]
     return {
         "picture": name,
         "certificate": certificate.level.value,
@@ -172,14 +174,15 @@ def _run(name: str, result: Result, seen: _Seen, ended: tuple[Tensor, Tensor], i
         "curvature": None if measured is None or not len(measured) else float(measured.max()),
         "rise": _largest_rise(h.lagrangian, i),
         "rounding": h.rounding,
-        "gradient_fall": float(gradients[0] / ended[1][i].clamp_min(torch.finfo(torch.float64).tiny)),
+        "gradient_fall": float(first / last.clamp_min(torch.finfo(torch.float64).tiny)),
         "psnr_start": float(seen.start_psnr[i]),
         "psnr_end": float(ended[0][i]),
-        "points": seen.points,
-        "psnr": _plain([score[i] for score in seen.psnr]),
-        "gradient": _plain(list(gradients)),
+        "points": points,
+        "psnr": _plain([*(seen.psnr[j][i] for j in before_end), ended[0][i]]),
+        "gradient": _plain([*(seen.gradient[j][i] for j in before_end), last]),
         "x_change": _plain(list(h.x_change[rows, i])),
-        "lagrangian": None if h.lagrangian is None else _plain(list(h.lagrangian[rows, i])),
+        # Its last changes are in the last digits.
+        "lagrangian": None if h.lagrangian is None else _plain(list(h.lagrangian[rows, i]), digits=15),
     }
 
 
@@ -192,6 +195,6 @@ def _largest_rise(lagrangian: Tensor | None, i: int) -> float | None:
     return float((values.diff() / values[1:].abs()).max()) if len(values) > 1 else None
 
 
-def _plain(values: Sequence[Tensor]) -> list[float | None]:
-    """Six digits; None where a picture was done, or grew beyond all numbers."""
-    return [float(f"{v:.6g}") if v == v and abs(v) != float("inf") else None for v in map(float, values)]
+def _plain(values: Sequence[Tensor], digits: int = 6) -> list[float | None]:
+    """None where a picture grew beyond all numbers."""
+    return [float(f"{v:.{digits}g}") if v == v and abs(v) != float("inf") else None for v in map(float, values)]

@@ -151,5 +151,6 @@ def _excess(run: Mapping[str, Any]) -> list[float] | None:
         return None
     values = _known(run["lagrangian"])
     span = values[0] - values[-1] if values else 0.0
-    # The last one is 0 by definition and has no logarithm.
-    return [(value - values[-1]) / span for value in values[:-1]] if span > 0 else None
+    above = [(value - values[-1]) / span for value in values] if span > 0 else []
+    # The last one is 0 by definition and has no logarithm; before it rounding may reach 0, too.
+    return above[: next(k for k, value in enumerate(above) if value <= 0)] if above else None
