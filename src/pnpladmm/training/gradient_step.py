@@ -10,9 +10,9 @@ margin the penalty asks for nothing that the error does not ask for.
 
 What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At each
 visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
-changes along the gradient of `lambda`, by a vector of norm 2 sigma. After a training without climbing
-`lambda` was 0.95 on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel; few crops
-hold such a spot, and climbing finds one within eight visits. A point whose `lambda` stays far below the bound, or that
+changes along the gradient of `lambda`, by a vector of norm 2 sigma. After a training without climbing `lambda` was 0.95
+on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel. Few crops hold such a spot;
+climbing reached one in one of four crops within eight visits. A point whose `lambda` stays far below the bound, or that
 was visited often, gives way to a new crop, or to a step of the denoiser from where it was, as iterations take them.
 
 New points are crops (a quarter of them enlarged twofold, as smooth as blurred pictures). Most have just the noise that
@@ -136,8 +136,8 @@ class GradientStepTraining(Training):
         pool, bound = self.more, 1 - self.recipe.margin
         curvature, visits = pool["curvature"], pool["visits"] + 1
         far_below = (curvature < FAR_BELOW * bound) & (visits >= FAR_BELOW_VISITS)
-        # Not `> 1e3`: what is not a number must go, too.
         old = visits >= torch.where(curvature < 1, VISITS, VISITS_ABOVE_1)
+        # Not `> 1e3`: what is not a number must go, too.
         leaves = far_below | old | ~(curvature.abs() <= 1e3) | ~torch.isfinite(uphill).flatten(1).all(1)
         draws = torch.rand(2, len(leaves), generator=self.generator, device=self.device)
         walks = leaves & (curvature < bound) & (draws[0] < WALK)
