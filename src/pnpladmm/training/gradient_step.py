@@ -1,26 +1,31 @@
-"""The training of a gradient-step denoiser: squared error, and a penalty on the largest eigenvalue of its Hessian.
+"""The training of a gradient-step denoiser: squared error, and a penalty on both ends of its Hessian's spectrum.
 
-    loss = E ||D(x + sigma e) - x||^2 / m(sigma)  +  penalty E max(0, log(lambda / (1 - margin)))
+    loss = E ||D(x + sigma e) - x||^2 / m(sigma)  +  penalty E log(1 + max(0, end <u, H u> - bound))
 
-`lambda = <u, H u>` with `H` the Hessian of `g` at a point `v` and `u` its leading eigenvector, held fixed: to first
+`H` is the Hessian of `g` at a point `v` and `u` the eigenvector at one end of its spectrum, held fixed: to first
 order an eigenvalue does not feel its eigenvector move. Near the bound the logarithm is the excess itself, which pushes
 until the bound holds, as its square would not; far above it, it keeps one bad point from being all the network hears.
-Only this side is penalised. The exact MMSE denoiser has `J_D = Cov(x|v) / sigma^2 >= 0`, that is `H <= 1`: up to the
-margin the penalty asks for nothing that the error does not ask for.
 
-What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At each
-visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
+The upper end (`end = 1`, `bound = 1 - margin`) is what `D = prox_phi` asks for. The exact MMSE denoiser has
+`J_D = Cov(x|v) / sigma^2 >= 0`, that is `H <= 1`: up to the margin the penalty asks for nothing that the error does not
+ask for. What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At
+each visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
 changes along the gradient of `lambda`, by a vector of norm 2 sigma. After a training without climbing `lambda` was 0.95
-on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel. Few crops hold such a spot;
-climbing reached one in one of four crops within eight visits. A point whose `lambda` stays far below the bound, or that
-was visited often, gives way to a new crop, or to a step of the denoiser from where it was, as iterations take them.
+on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel; after one with it, it was
+at most 0.967 on all. A point that stays far from the bound, or that was visited often, gives way to a new crop, or to a
+step of the denoiser from where it was, as iterations take them.
 
-New points are crops (a quarter of them enlarged twofold, as smooth as blurred pictures). Most have just the noise that
-the denoiser is told: there the error pulls `lambda` up to 1, and after a training whose points seldom had it `lambda`
-was above 1 only there (on four crops at most 1.02 at 25/255, with a fifth less or more noise 0.96 and 0.98). The others
-have 0 to 2.5 times as much, since a solver shows the denoiser restored pictures as well as ones with more noise than
-`sigma_d`. Points must be as large as the network reaches: with 32x32 crops the bound was learnt for those and missed by
-0.4 on larger ones.
+The lower end (`end = -1`, `bound = growth`) is about convergence, of which the theorem says nothing but that it comes.
+Where `-lambda > 0`, `D` enlarges what differs along `u`; in a restored picture nothing else holds back what the blur
+has erased, and stripes grow for a thousand iterations (docs/proof.md). Points at this end are calm: solvers show the
+denoiser pictures with little noise. Under the noise that it is told the error wants growth, where noise hides which
+of two edges there was, and it may have it.
+
+New points are crops (a quarter of them enlarged twofold, as smooth as blurred pictures). Most at the upper end have
+just the noise that the denoiser is told: there the error pulls `lambda` up to 1, and after a training whose points
+seldom had it `lambda` was above 1 only there (on four crops at most 1.02 at 25/255, with a fifth less or more noise
+0.96 and 0.98). The others have 0 to 2.5 times as much. Points must be as large as the network reaches: with 32x32 crops
+the bound was learnt for those and missed by 0.4 on larger ones.
 
 Precision: `bfloat16` is what the convolutions compute in, but for the first, which sees pictures in units of their
 noise and must not round them; pictures, residuals, their sums and the weights are float32. Eigenvalues that must be
@@ -56,10 +61,12 @@ ENLARGED, MATCHED, WALK = 0.25, 0.7, 0.3
 of the denoiser instead of leaving."""
 PRODUCTS = 8
 """With the Hessian, at each visit of a point."""
-VISITS, VISITS_ABOVE_1 = 10, 20
-"""Of a point at most, and while its `lambda` is above 1."""
-FAR_BELOW, FAR_BELOW_VISITS = 0.95, 2
-"""A point whose `lambda` is below this share of the bound gives way after so many visits: too far to climb."""
+VISITS, VISITS_BAD = 10, 20
+"""Of a point at most, and while its eigenvalue is beyond the bound by the margin."""
+FAR_BELOW_VISITS = 2
+"""A point whose eigenvalue is short of the bound by the margin gives way after so many: too far to climb."""
+LOWER, CALM = 0.3, 0.5
+"""Share of the points that are about the lower end, and their noise, at most, in units of what the denoiser is told."""
 CLIMB = 2.0
 """How far a point climbs at each visit, in units of its noise level: the norm of the change, over all samples."""
 WHISPER = 1e-6
@@ -75,7 +82,7 @@ class GradientStepTraining(Training):
         for state in (self.network.state_dict(), self.average):
             state["relaxation"].fill_(1)  # what it was belonged to the weights that this training started from
         self._watched = ""
-        self._met: Tensor | None = None
+        self._met: dict[int, Tensor] = {}
         loss = torch.compile(self._loss_inside, dynamic=False) if recipe.compile_network else self._loss_inside
         self._loss_of = lambda clean, noise, sigma: loss(clean, noise, sigma, self._cut(clean))
         self._curvature_of: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = self._curvature
@@ -84,7 +91,7 @@ class GradientStepTraining(Training):
             self._curvature_of = torch.compile(self._curvature, dynamic=False)
         expected = (recipe.penalty_crops, recipe.channels, recipe.penalty_crop, recipe.penalty_crop)
         pool = {key: value.to(self.device) for key, value in self.more.items()}
-        self.more = pool if pool and pool["v"].shape == expected else self._new_points()
+        self.more = pool if "end" in pool and pool["v"].shape == expected else self._new_points()
 
     @property
     def smooth(self) -> SmoothUNet:
@@ -109,21 +116,28 @@ class GradientStepTraining(Training):
         if recipe.penalty == 0 or self.step % recipe.penalty_every or self.share < recipe.penalty_from:
             return
         pool = self.more
-        pool["u"], gradient = self._improve(pool["v"], pool["sigma"], pool["u"], pool["inside"])
+        pool["u"], gradient = self._improve(pool["v"], pool["sigma"], pool["u"], pool["inside"], pool["end"])
         v = pool["v"].detach().requires_grad_()
-        curvature = self._curvature_of(v, pool["sigma"], pool["u"], pool["inside"])
-        excess = (curvature / (1 - recipe.margin)).clamp_min(1).log()
+        curvature = pool["end"] * self._curvature_of(v, pool["sigma"], pool["u"], pool["inside"])
+        excess = (curvature - self._bound).clamp_min(0).log1p()
         penalty = recipe.penalty * excess.mean() + WHISPER * curvature.sum()
         penalty.backward()  # type: ignore[no-untyped-call]
         assert v.grad is not None
-        self._met = pool["curvature"] = curvature.detach()
+        pool["curvature"] = curvature.detach()
+        self._met = {end: torch.where(pool["end"] == end, pool["curvature"], torch.nan) for end in (1, -1)}
         self._move_on(gradient, pool["inside"] * v.grad)
 
-    def _improve(self, v: Tensor, sigma: Tensor, u: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-        """A better eigenvector, and the gradient of `g`, at the points of the pool."""
+    @property
+    def _bound(self) -> Tensor:
+        """Of `lambda` at the upper end, of `-lambda` at the lower."""
+        return torch.where(self.more["end"] > 0, 1 - self.recipe.margin, self.recipe.growth)
+
+    def _improve(self, v: Tensor, sigma: Tensor, u: Tensor, inside: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+        """A better eigenvector of the end that each point is about, and the gradient of `g`, at the points."""
+        signed = end.view(-1, 1, 1, 1) * inside
         with torch.no_grad():
             here = self.smooth.linearise(v, sigma, inside, products=True, dtype=self._dtype)
-            found = largest_eigenvalue(lambda direction: inside * here.product(direction), u, PRODUCTS)
+            found = largest_eigenvalue(lambda direction: signed * here.product(direction), u, PRODUCTS)
         return found.vector, inside * here.gradient
 
     def _curvature(self, v: Tensor, sigma: Tensor, u: Tensor, inside: Tensor) -> Tensor:
@@ -132,18 +146,19 @@ class GradientStepTraining(Training):
         return (u * product).flatten(1).sum(1)
 
     def _move_on(self, gradient: Tensor, uphill: Tensor) -> None:
-        """Points below 1 climb; those far below the bound, or visited often, give way. All on the device."""
-        pool, bound = self.more, 1 - self.recipe.margin
+        """Points about their bound climb; those far below, or visited often, give way. All on the device."""
+        pool, bound, margin = self.more, self._bound, self.recipe.margin
         curvature, visits = pool["curvature"], pool["visits"] + 1
-        far_below = (curvature < FAR_BELOW * bound) & (visits >= FAR_BELOW_VISITS)
-        old = visits >= torch.where(curvature < 1, VISITS, VISITS_ABOVE_1)
+        bad = curvature >= bound + margin
+        far_below = (curvature < bound - margin) & (visits >= FAR_BELOW_VISITS)
+        old = visits >= torch.where(bad, VISITS_BAD, VISITS)
         # Not `> 1e3`: what is not a number must go, too.
         leaves = far_below | old | ~(curvature.abs() <= 1e3) | ~torch.isfinite(uphill).flatten(1).all(1)
         draws = torch.rand(2, len(leaves), generator=self.generator, device=self.device)
         walks = leaves & (curvature < bound) & (draws[0] < WALK)
         step = {**pool, "v": pool["v"] - draws[1].reshape(-1, 1, 1, 1) * gradient}
         climb = CLIMB * pool["sigma"] / uphill.flatten(1).norm(dim=1).clamp_min(torch.finfo(uphill.dtype).tiny)
-        pool["v"] = pool["v"] + torch.where(curvature < 1, climb, 0.0).reshape(-1, 1, 1, 1) * uphill
+        pool["v"] = pool["v"] + torch.where(bad, 0.0, climb).reshape(-1, 1, 1, 1) * uphill
         fresh = self._new_points()
         for key, new in fresh.items():
             shape = (-1, *(1,) * (new.ndim - 1))
@@ -173,12 +188,14 @@ class GradientStepTraining(Training):
         inside = self._cut(crops)
         direction = direction * inside
         # Half of those that do not match have less noise than the denoiser is told.
-        strength = torch.where(matched, 1.0, NOISE_MAX * uniform() ** 1.5)
+        lower = uniform() < LOWER
+        strength = torch.where(lower, CALM * uniform(), torch.where(matched, 1.0, NOISE_MAX * uniform() ** 1.5))
         visits, curvature = torch.zeros(2, count, device=self.device).unbind()
         return {
             "v": inside * (crops + strength * sigma.reshape(-1, 1, 1, 1) * noise),
             "inside": inside,
             "sigma": sigma,
+            "end": torch.where(lower.flatten(), -1.0, 1.0),
             "u": direction / direction.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1),
             "visits": visits.clone(),
             "curvature": curvature.clone(),
@@ -201,10 +218,13 @@ class GradientStepTraining(Training):
         self.more = self._new_points()
 
     def _note(self) -> str:
-        if self._met is None:
-            return self._watched
-        mean, most = float(self._met.mean()), float(self._met.max())
-        return f"  lambda in the pool {mean:.3f}, at most {most:.3f}{self._watched}"
+        note = ""
+        for end, met in self._met.items():
+            values = met[torch.isfinite(met)]
+            if len(values):
+                where, most = ("in the pool", "most") if end > 0 else ("where calm", "least")
+                note += f"  lambda {where} {end * values.mean():.3f}, at {most} {end * values.max():.3f}"
+        return note + self._watched
 
     def _validate(self) -> dict[str, float]:
         """With the curvature at the first pictures, which is the other half of what is wanted."""
@@ -224,8 +244,9 @@ class GradientStepTraining(Training):
     def card(self) -> dict[str, Any]:
         """As for every training, with the penalty."""
         recipe = self.recipe
-        loss = "squared error, weighted by the noise level alone; penalty on the Hessian's largest eigenvalue"
+        loss = "squared error, weighted by the noise level alone; penalty on the ends of the Hessian's spectrum"
         penalty = {"weight": recipe.penalty, "margin": recipe.margin, "from": recipe.penalty_from}
         penalty |= {"crops": recipe.penalty_crops, "crop": recipe.penalty_crop, "every": recipe.penalty_every}
         penalty |= {"matched": MATCHED, "climb": CLIMB, "gradient_limit": recipe.gradient_limit}
+        penalty |= {"growth": recipe.growth, "lower": LOWER, "calm": CALM}
         return super().card() | {"loss": loss, "penalty": penalty, "relaxation": float(self.smooth.relaxation)}
