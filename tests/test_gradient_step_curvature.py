@@ -29,7 +29,7 @@ def dense_hessian(d: GradientStepDenoiser, v: Tensor) -> Tensor:
     return torch.autograd.functional.hessian(g, v.flatten())  # type: ignore[no-untyped-call]
 
 
-def test_the_curvature_is_the_dense_hessians_largest_eigenvalue() -> None:
+def test_the_curvature_is_the_dense_hessians_largest_eigenvalue_and_the_growth_minus_its_least() -> None:
     d = denoiser(network(), relaxation=0.8)
     v = pictures(size=24)[..., :10, :9]
     eigenvalues = 0.8 * torch.linalg.eigvalsh(dense_hessian(d, v))
@@ -37,6 +37,7 @@ def test_the_curvature_is_the_dense_hessians_largest_eigenvalue() -> None:
     pair = d.top_eigenpair(v, SIGMA, 60)
     assert float(pair.value) == pytest.approx(float(eigenvalues[-1]), rel=1e-9)
     assert float(pair.residual) < 1e-5
+    assert float(d.growth(v, SIGMA, 60)) == pytest.approx(-float(eigenvalues[0]), rel=1e-9)
     few = float(d.curvature(v, SIGMA, 12))
     assert 0.97 * float(eigenvalues[-1]) < few <= float(eigenvalues[-1]) * (1 + 1e-12)
 
@@ -94,7 +95,7 @@ def test_large_pictures_have_the_quotient_of_their_vector() -> None:
 
 def test_what_is_not_finite_is_never_small() -> None:
     for bad in (math.nan, math.inf):
-        start = torch.ones(2, 1, 2, 2)
+        start = torch.ones(2, 1, 1, 5)  # an odd number of samples: the rows are padded
 
         def product(u: Tensor, bad: float = bad) -> Tensor:
             return torch.cat([u[:1] * bad, 0.5 * u[1:]])

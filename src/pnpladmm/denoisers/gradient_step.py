@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import EllipsisType
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -129,12 +130,23 @@ class GradientStepDenoiser(NetworkDenoiser):
         """A `curvature(v, sigma)` for one run: it goes on from the eigenvectors that it found at the last iterate."""
         return _Meter(self)
 
+    def growth(self, v: Tensor, sigma: PerPicture, /, products: int = FIRST_PRODUCTS) -> Tensor:
+        """By how much `D` enlarges a small difference from `v` at most: the largest eigenvalue of `J_D - I`, (B,)."""
+        return self.top_eigenpair(v, sigma, products, end=-1).value
+
     def top_eigenpair(
-        self, v: Tensor, sigma: PerPicture, products: int, start: Tensor | None = None, seed: int = 0
+        self,
+        v: Tensor,
+        sigma: PerPicture,
+        products: int,
+        start: Tensor | None = None,
+        seed: int = 0,
+        end: Literal[1, -1] = 1,
     ) -> Ritz:
         """The largest eigenvalue of gamma times the Hessian of `g` at `v`, with its vector on the network's device.
 
-        Without a `start` every picture starts from the same random picture, so that none depends on its batch.
+        For `end = -1`, of minus that. Without a `start` every picture starts from the same random picture, so that none
+        depends on its batch.
         """
         sigmas = self._check(v, sigma)
         if products < 1:
@@ -145,7 +157,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         with torch.no_grad(), full_precision():
             for part in self._parts(v):
                 pictures = v[part]
-                product = self._hessian(pictures, sigmas[part])
+                product = self._hessian(pictures, sigmas[part], end)
                 fresh = random.expand(pictures.shape)
                 begin = fresh if start is None else start[part].to(fresh)
                 found.append(largest_eigenvalue(product, begin, products, None if start is None else fresh))
@@ -167,13 +179,13 @@ class GradientStepDenoiser(NetworkDenoiser):
         step = 1 if self.device.type == "cpu" else max(1, GPU_PIXELS // (pixels * planes))
         return [slice(first, first + step) for first in range(0, len(x), step)]
 
-    def _hessian(self, x: Tensor, sigmas: Tensor) -> Callable[[Tensor], Tensor]:
-        """Products with gamma times the Hessian of `g` at x, for directions on the network's device."""
+    def _hessian(self, x: Tensor, sigmas: Tensor, end: Literal[1, -1] = 1) -> Callable[[Tensor], Tensor]:
+        """Products with `end` gamma times the Hessian of `g` at x, for directions on the network's device."""
         there = self._enter(x, sigmas)
         pieces = there.tiles(self._tile)
         # One piece is linearised once for all products; more would not fit, and are linearised for each.
         ready = there.linearise(pieces[0], products=True) if len(pieces) == 1 else None
-        factor = (self.relaxation * there.factor).to(self.precision).view(-1, 1, 1, 1)
+        factor = (end * self.relaxation * there.factor).to(self.precision).view(-1, 1, 1, 1)
 
         def product(u: Tensor) -> Tensor:
             direction = self._enter(u, sigmas).planes

@@ -51,12 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--validation", type=Path, help="folder of clean pictures for the PSNR table")
     add("--validation-seconds", type=float, default=Recipe.validation_seconds)
     add("--data-note", default="", help="what the pictures are, for the card")
-    about = "a penalty keeps the eigenvalues of its Hessian below 1, and above 0 where there is little noise"
-    gradient = parser.add_argument_group("prox-drunet", about)
+    gradient = parser.add_argument_group("prox-drunet", "a penalty keeps the eigenvalues of its Hessian below 1")
     add = gradient.add_argument
     add("--penalty", type=float, default=Recipe.penalty, help="its weight")
     add("--margin", type=float, default=Recipe.margin, help="it begins so far below 1")
-    add("--growth", type=float, default=Recipe.growth, help="and so far below 0, at the other end of the spectrum")
+    add("--growth", type=float, help="bounds them from below, too, where there is little noise: by minus this")
     add("--penalty-crops", type=int, default=Recipe.penalty_crops, help="points in the pool it is taken over")
     add("--penalty-crop", type=int, default=Recipe.penalty_crop, help="their side in pixels")
     add("--penalty-every", type=int, default=Recipe.penalty_every, help="steps from one to the next")

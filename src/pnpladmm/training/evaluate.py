@@ -1,6 +1,7 @@
 """How good a denoiser is: PSNR on a folder of clean pictures, and what it does under weak noise.
 
-    python -m pnpladmm.training.evaluate WEIGHTS FOLDER [--grey] [--sigmas 5 15 25 50] [--weak | --curvature] [--card]
+    python -m pnpladmm.training.evaluate WEIGHTS FOLDER [--grey] [--sigmas 5 15 25 50] [--card]
+                                                        [--weak | --curvature | --growth]
 
 The noise of picture i is drawn from seed + i and scaled by sigma, so that every denoiser and every level sees
 the same; noisy pictures are not clipped. PSNR is that of each picture against a peak of 1, averaged.
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -67,10 +68,11 @@ class WeakNoiseRow:
 
 @dataclass(frozen=True)
 class CurvatureRow:
-    """The largest eigenvalue of a gradient step's Hessian at noisy pictures of one sigma (0-255 scale).
+    """An end of the spectrum of a gradient step's Hessian, at the pictures of a folder and one sigma (0-255 scale).
 
-    `most` and `mean` over the pictures; `over`: in how many it is 1 or more; `residual`: the largest
-    `||Hu - lambda u||`, which is small where the products were enough.
+    The largest eigenvalue at noisy pictures, or minus the least at clean ones. `most` and `mean` over the pictures;
+    `over`: in how many it is 1 or more; `residual`: the largest `||Hu - lambda u||`, which is small where the products
+    were enough.
     """
 
     sigma: float
@@ -166,8 +168,12 @@ def curvature_table(
     products: int = PRODUCTS,
     seed: int = 0,
     limit: int | None = None,
+    end: Literal[1, -1] = 1,
 ) -> list[CurvatureRow]:
-    """The largest Hessian eigenvalue at each sigma, over the noisy pictures of a folder, from so many products."""
+    """The largest Hessian eigenvalue at each sigma, over the noisy pictures of a folder, from so many products.
+
+    For `end = -1` minus the least, at the clean pictures: what a solver shows a denoiser has little noise.
+    """
     if not isinstance(denoiser, GradientStepDenoiser):
         raise InputError(
             f"{getattr(denoiser, 'name', 'this denoiser')} is no gradient step: it has no curvature to measure"
@@ -175,7 +181,8 @@ def curvature_table(
     found: dict[float, list[tuple[float, float]]] = {sigma: [] for sigma in sigmas}
     for clean, noise in _alike(_pictures(folder, channels, limit, seed)):
         for sigma in sigmas:
-            top = denoiser.top_eigenpair(clean + sigma / 255 * noise, sigma / 255, products)
+            point = clean + sigma / 255 * noise if end > 0 else clean
+            top = denoiser.top_eigenpair(point, sigma / 255, products, end=end)
             found[sigma] += zip(top.value.tolist(), top.residual.tolist(), strict=True)
     rows = []
     for sigma, pairs in found.items():
@@ -210,15 +217,17 @@ def format_weak_noise_table(rows: Sequence[WeakNoiseRow]) -> str:
     return "\n".join(lines)
 
 
-def format_curvature_table(rows: Sequence[CurvatureRow], products: int) -> str:
-    """The curvature table as Markdown."""
-    lines = ["| sigma | lambda_max, most | mean | 1 or more | residual, most |", "|---|---|---|---|---|"]
+def format_curvature_table(rows: Sequence[CurvatureRow], products: int, end: Literal[1, -1] = 1) -> str:
+    """The table of either end of the spectrum as Markdown."""
+    name, what = ("lambda_max", "Largest eigenvalue of the Hessian at noisy pictures")
+    if end < 0:
+        name, what = ("-lambda_min", "Minus the least eigenvalue of the Hessian at clean pictures")
+    lines = [f"| sigma | {name}, most | mean | 1 or more | residual, most |", "|---|---|---|---|---|"]
     lines += [
         f"| {row.sigma:g} | {row.most:.4f} | {row.mean:.4f} | {row.over} of {row.pictures} | {row.residual:.1e} |"
         for row in rows
     ]
-    note = f"Largest eigenvalue of the Hessian at noisy pictures, from {products} products with it."
-    return "\n".join([*lines, note])
+    return "\n".join([*lines, f"{what}, from {products} products with it."])
 
 
 def write_into_card(weights: Path, entries: Mapping[str, Any], relaxation: float | None = None) -> None:
@@ -247,6 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kind.add_argument(
         "--curvature", action="store_true", help="the largest Hessian eigenvalues of a gradient step instead"
     )
+    kind.add_argument("--growth", action="store_true", help="minus the least ones, at the clean pictures")
     parser.add_argument("--products", type=int, default=PRODUCTS, help="with the Hessian, for each eigenvalue")
     parser.add_argument("--relaxation", type=float, help="gamma of a gradient step; --card writes it into the weights")
     parser.add_argument("--card", action="store_true", help="write the table into the weights' card")
@@ -261,14 +271,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             levels = given.sigmas or WEAK_SIGMAS
             weak = weak_noise_table(denoiser, given.folder, levels, channels, limit=given.limit)
             print(format_weak_noise_table(weak))
-        elif given.curvature:
+        elif given.curvature or given.growth:
             levels = given.sigmas or SIGMAS
+            end: Literal[1, -1] = 1 if given.curvature else -1
             curved = curvature_table(
-                denoiser, given.folder, levels, channels, products=given.products, limit=given.limit
+                denoiser, given.folder, levels, channels, products=given.products, limit=given.limit, end=end
             )
-            print(format_curvature_table(curved, given.products))
-            entries["lambda_max"] = {f"{row.sigma:g}": round(row.most, 4) for row in curved}
-            entries["lambda_max_on"] = f"{given.folder.name}, {curved[0].pictures} pictures"
+            print(format_curvature_table(curved, given.products, end))
+            name = "lambda_max" if given.curvature else "growth"
+            entries[name] = {f"{row.sigma:g}": round(row.most, 4) for row in curved}
+            entries[f"{name}_on"] = f"{given.folder.name}, {curved[0].pictures} pictures, {given.products} products"
         else:
             levels = given.sigmas or SIGMAS
             rows = psnr_table(denoiser, given.folder, levels, channels, limit=given.limit)

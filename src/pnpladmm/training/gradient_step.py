@@ -1,25 +1,27 @@
 """The training of a gradient-step denoiser: squared error, and a penalty on both ends of its Hessian's spectrum.
 
-    loss = E ||D(x + sigma e) - x||^2 / m(sigma)  +  penalty E log(1 + max(0, end <u, H u> - bound))
+    loss = E ||D(x + sigma e) - x||^2 / m(sigma)  +  penalty E log(1 + max(0, end lambda - bound))
 
-`H` is the Hessian of `g` at a point `v` and `u` the eigenvector at one end of its spectrum, held fixed: to first
-order an eigenvalue does not feel its eigenvector move. Near the bound the logarithm is the excess itself, which pushes
-until the bound holds, as its square would not; far above it, it keeps one bad point from being all the network hears.
+`lambda = <u, H u>` with `H` the Hessian of `g` at a point `v` and `u` the eigenvector at one end of its spectrum, held
+fixed: to first order an eigenvalue does not feel its eigenvector move. Near the bound the logarithm is the excess
+itself, which pushes until the bound holds, as its square would not; far above it, it keeps one bad point from being all
+the network hears.
 
-The upper end (`end = 1`, `bound = 1 - margin`) is what `D = prox_phi` asks for. The exact MMSE denoiser has
-`J_D = Cov(x|v) / sigma^2 >= 0`, that is `H <= 1`: up to the margin the penalty asks for nothing that the error does not
-ask for. What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At
-each visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
-changes along the gradient of `lambda`, by a vector of norm 2 sigma. After a training without climbing `lambda` was 0.95
-on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel; after one with it, it was
-at most 0.967 on all. A point that stays far from the bound, or that was visited often, gives way to a new crop, or to a
-step of the denoiser from where it was, as iterations take them.
+The upper end (`end = 1`, `bound = 1 - margin`) is what `D = prox_phi` asks for. The exact MMSE denoiser has `J_D =
+Cov(x|v) / sigma^2 >= 0`, that is `H <= 1`: up to the margin the penalty asks for nothing that the error does not ask
+for. What counts is the largest `lambda` over all pictures, so the points are a pool in which the bad ones stay. At each
+visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
+changes along the gradient of `end lambda`, by a vector of norm 2 sigma. After a training without climbing `lambda` was
+0.95 on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel; after one with it, it
+was at most 0.967 on all. A point that stays far from the bound, or that was visited often, gives way to a new crop, or
+to a step of the denoiser from where it was, as iterations take them.
 
-The lower end (`end = -1`, `bound = growth`) is about convergence, of which the theorem says nothing but that it comes.
-Where `-lambda > 0`, `D` enlarges what differs along `u`; in a restored picture nothing else holds back what the blur
-has erased, and stripes grow for a thousand iterations (docs/proof.md). Points at this end are calm: solvers show the
-denoiser pictures with little noise. Under the noise that it is told the error wants growth, where noise hides which
-of two edges there was, and it may have it.
+The lower end (`end = -1`, `bound = growth`, where a growth is given) is about how soon a run settles. Where
+`lambda < 0`, `D` enlarges what differs along `u`; in a restored picture only the data hold that back, and of what the
+blur has erased they know little: stripes grew for a thousand iterations (docs/proof.md). Points at this end are like
+what solvers show the denoiser: smooth (enlarged two- or fourfold), with little noise, and taken a step by it at each
+visit. Under the noise that it is told the error wants growth, where noise hides which of two edges there was, and it
+may have it.
 
 New points are crops (a quarter of them enlarged twofold, as smooth as blurred pictures). Most at the upper end have
 just the noise that the denoiser is told: there the error pulls `lambda` up to 1, and after a training whose points
@@ -57,8 +59,8 @@ SIGMA_MIN = 0.5 / 255
 NOISE_MAX = 2.5
 """Noise in the points of the pool, at most, in units of what the denoiser is told."""
 ENLARGED, MATCHED, WALK = 0.25, 0.7, 0.3
-"""Shares of new points that are smooth, of those with the noise the denoiser is told, and of good points that go a step
-of the denoiser instead of leaving."""
+"""Shares of new points that are smooth, of upper ones with the noise the denoiser is told, and of good points that go a
+step of the denoiser instead of leaving."""
 PRODUCTS = 8
 """With the Hessian, at each visit of a point."""
 VISITS, VISITS_BAD = 10, 20
@@ -66,7 +68,8 @@ VISITS, VISITS_BAD = 10, 20
 FAR_BELOW_VISITS = 2
 """A point whose eigenvalue is short of the bound by the margin gives way after so many: too far to climb."""
 LOWER, CALM = 0.3, 0.5
-"""Share of the points that are about the lower end, and their noise, at most, in units of what the denoiser is told."""
+"""Share of the points that are about the lower end, if any are, and their noise, at most, in units of what the denoiser
+is told."""
 CLIMB = 2.0
 """How far a point climbs at each visit, in units of its noise level: the norm of the change, over all samples."""
 WHISPER = 1e-6
@@ -129,8 +132,8 @@ class GradientStepTraining(Training):
 
     @property
     def _bound(self) -> Tensor:
-        """Of `lambda` at the upper end, of `-lambda` at the lower."""
-        return torch.where(self.more["end"] > 0, 1 - self.recipe.margin, self.recipe.growth)
+        """Of `end lambda`, for each point."""
+        return torch.where(self.more["end"] > 0, 1 - self.recipe.margin, self.recipe.growth or 0.0)
 
     def _improve(self, v: Tensor, sigma: Tensor, u: Tensor, inside: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
         """A better eigenvector of the end that each point is about, and the gradient of `g`, at the points."""
@@ -146,7 +149,7 @@ class GradientStepTraining(Training):
         return (u * product).flatten(1).sum(1)
 
     def _move_on(self, gradient: Tensor, uphill: Tensor) -> None:
-        """Points about their bound climb; those far below, or visited often, give way. All on the device."""
+        """Points about their bound climb, lower ones from where `D` takes them; others give way. All on the device."""
         pool, bound, margin = self.more, self._bound, self.recipe.margin
         curvature, visits = pool["curvature"], pool["visits"] + 1
         bad = curvature >= bound + margin
@@ -155,10 +158,11 @@ class GradientStepTraining(Training):
         # Not `> 1e3`: what is not a number must go, too.
         leaves = far_below | old | ~(curvature.abs() <= 1e3) | ~torch.isfinite(uphill).flatten(1).all(1)
         draws = torch.rand(2, len(leaves), generator=self.generator, device=self.device)
-        walks = leaves & (curvature < bound) & (draws[0] < WALK)
+        walks = leaves & (curvature < bound + margin) & (draws[0] < WALK)
         step = {**pool, "v": pool["v"] - draws[1].reshape(-1, 1, 1, 1) * gradient}
         climb = CLIMB * pool["sigma"] / uphill.flatten(1).norm(dim=1).clamp_min(torch.finfo(uphill.dtype).tiny)
-        pool["v"] = pool["v"] + torch.where(bad, 0.0, climb).reshape(-1, 1, 1, 1) * uphill
+        denoised = torch.where((pool["end"] < 0).view(-1, 1, 1, 1), pool["v"] - gradient, pool["v"])
+        pool["v"] = denoised + torch.where(bad, 0.0, climb).reshape(-1, 1, 1, 1) * uphill
         fresh = self._new_points()
         for key, new in fresh.items():
             shape = (-1, *(1,) * (new.ndim - 1))
@@ -174,9 +178,12 @@ class GradientStepTraining(Training):
             return torch.rand(count, generator=self.generator, device=self.device).reshape(-1, 1, 1, 1)
 
         crops = self.pictures.crops(count, recipe.penalty_crop, self.generator)
-        side = recipe.penalty_crop // 2
-        enlarged = functional.interpolate(crops[..., :side, :side], scale_factor=2, mode="bilinear")
-        crops = torch.where(uniform() < ENLARGED, enlarged, crops)
+        twice, fourfold = (_enlarged(crops, factor) for factor in (2, 4))
+        # A place in the pool keeps its end, whoever takes it: neither end is ever left alone.
+        lower = torch.arange(count, device=self.device) < (0 if recipe.growth is None else round(LOWER * count))
+        smooth = torch.where(uniform() < 0.5, twice, fourfold)
+        crops = torch.where(uniform() < ENLARGED, twice, crops)
+        crops = torch.where(lower.view(-1, 1, 1, 1), smooth, crops)
         matched = uniform() < MATCHED
         # Matched points have the error's levels, the others every octave alike, since solvers end at weak noise.
         sigma = torch.where(
@@ -188,14 +195,14 @@ class GradientStepTraining(Training):
         inside = self._cut(crops)
         direction = direction * inside
         # Half of those that do not match have less noise than the denoiser is told.
-        lower = uniform() < LOWER
-        strength = torch.where(lower, CALM * uniform(), torch.where(matched, 1.0, NOISE_MAX * uniform() ** 1.5))
+        strength = torch.where(matched, 1.0, NOISE_MAX * uniform() ** 1.5)
+        strength = torch.where(lower.view(-1, 1, 1, 1), CALM * uniform(), strength)
         visits, curvature = torch.zeros(2, count, device=self.device).unbind()
         return {
             "v": inside * (crops + strength * sigma.reshape(-1, 1, 1, 1) * noise),
             "inside": inside,
             "sigma": sigma,
-            "end": torch.where(lower.flatten(), -1.0, 1.0),
+            "end": torch.where(lower, -1.0, 1.0),
             "u": direction / direction.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1),
             "visits": visits.clone(),
             "curvature": curvature.clone(),
@@ -222,7 +229,7 @@ class GradientStepTraining(Training):
         for end, met in self._met.items():
             values = met[torch.isfinite(met)]
             if len(values):
-                where, most = ("in the pool", "most") if end > 0 else ("where calm", "least")
+                where, most = ("in the pool", "most") if end > 0 else ("at calm points", "least")
                 note += f"  lambda {where} {end * values.mean():.3f}, at {most} {end * values.max():.3f}"
         return note + self._watched
 
@@ -245,8 +252,18 @@ class GradientStepTraining(Training):
         """As for every training, with the penalty."""
         recipe = self.recipe
         loss = "squared error, weighted by the noise level alone; penalty on the ends of the Hessian's spectrum"
-        penalty = {"weight": recipe.penalty, "margin": recipe.margin, "from": recipe.penalty_from}
+        penalty: dict[str, float | None] = {
+            "weight": recipe.penalty,
+            "margin": recipe.margin,
+            "from": recipe.penalty_from,
+        }
         penalty |= {"crops": recipe.penalty_crops, "crop": recipe.penalty_crop, "every": recipe.penalty_every}
         penalty |= {"matched": MATCHED, "climb": CLIMB, "gradient_limit": recipe.gradient_limit}
         penalty |= {"growth": recipe.growth, "lower": LOWER, "calm": CALM}
         return super().card() | {"loss": loss, "penalty": penalty, "relaxation": float(self.smooth.relaxation)}
+
+
+def _enlarged(crops: Tensor, factor: int) -> Tensor:
+    """A corner of each, enlarged to the size of all."""
+    height, width = (side // factor for side in crops.shape[-2:])
+    return functional.interpolate(crops[..., :height, :width], scale_factor=factor, mode="bilinear")

@@ -63,9 +63,9 @@ class Recipe:
     penalty: float = 4.0
     """For gradient steps: the weight of the penalty on their curvature (training/gradient_step.py)."""
     margin: float = 0.05
-    """How far below 1 the curvature is to stay."""
-    growth: float = 0.0
-    """How far below 0 the other end of its spectrum may go in pictures with little noise."""
+    """How far below 1 the curvature is to stay; eigenvalues closer than this to their bound are watched for longer."""
+    growth: float | None = None
+    """How far below 0 the other end of the spectrum may go in pictures with little noise; None: as far as it likes."""
     penalty_crops: int = 4
     penalty_crop: int = 128
     penalty_every: int = 1
@@ -87,7 +87,7 @@ class Recipe:
             raise InputError(f"crop = {self.crop}, penalty_crop = {self.penalty_crop}: give multiples of 8, the stride")
         if not (math.isfinite(self.penalty) and self.penalty >= 0 and self.margin < 1):
             raise InputError(f"penalty = {self.penalty}, margin = {self.margin}: give at least 0, and less than 1")
-        if not (math.isfinite(self.growth) and self.growth >= 0):
+        if self.growth is not None and not (math.isfinite(self.growth) and self.growth >= 0):
             raise InputError(f"growth = {self.growth}: give a number of at least 0")
         if self.channels not in (1, 3):
             raise InputError(f"channels = {self.channels}: give 1 (grey) or 3 (colour)")
