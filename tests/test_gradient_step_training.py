@@ -58,6 +58,7 @@ def test_a_training_lowers_the_loss_and_leaves_weights_and_a_card(folder: Path, 
     assert "at calm points" not in str(seen[-1])
     assert set(card["psnr"]) == {"5", "15", "25", "50"}
     assert card["penalty"]["margin"] == 0.05
+    assert "growth" not in card["penalty"]
     assert card["relaxation"] == 1
     assert json.loads((tmp_path / "w.json").read_text()) == card
     assert isinstance(pl.load_denoiser(tmp_path / "w.safetensors"), GradientStepDenoiser)
@@ -80,6 +81,15 @@ def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path,
         found[name] = max(row.most for row in rows)
     assert found["without"] > 1.1
     assert found["with"] < 1
+
+
+@pytest.mark.parametrize(("clip", "limit"), [(1.0, 1.0), (None, 100.0)])
+def test_gradients_are_cut_to_the_limit(folder: Path, tmp_path: Path, clip: float | None, limit: float) -> None:
+    """100 by default: cut to 1, as for other networks, error and penalty would take turns at one length."""
+    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors", penalty=3e5, clip=clip))
+    training._advance()
+    gradients = [p.grad.flatten() for p in training.network.parameters() if p.grad is not None]
+    assert float(torch.cat(gradients).norm()) == pytest.approx(limit, rel=1e-3)
 
 
 def test_the_gradient_of_the_penalty_is_that_of_the_excess_at_both_ends(folder: Path, tmp_path: Path) -> None:
@@ -106,12 +116,12 @@ def test_the_gradient_of_the_penalty_is_that_of_the_excess_at_both_ends(folder: 
 
     before = excess()
     assert float(before.min()) > 0.1
-    parameters = [p for p in training.network.parameters() if p.grad is not None]
-    size = sum(float(p.grad.double().square().sum()) for p in parameters)  # type: ignore[union-attr]
+    pairs = [(p, p.grad) for p in training.network.parameters() if p.grad is not None]
+    size = sum(float(gradient.double().square().sum()) for _, gradient in pairs)
     step = 0.002 * 3 * float(before.mean()) / size
     with torch.no_grad():
-        for p in parameters:
-            p -= step * p.grad
+        for parameter, gradient in pairs:
+            parameter -= step * gradient
     assert float((before - excess()).mean()) / (step * size / 3) == pytest.approx(1, abs=0.03)
 
 

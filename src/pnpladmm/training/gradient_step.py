@@ -252,14 +252,11 @@ class GradientStepTraining(Training):
         """As for every training, with the penalty."""
         recipe = self.recipe
         loss = "squared error, weighted by the noise level alone; penalty on the ends of the Hessian's spectrum"
-        penalty: dict[str, float | None] = {
-            "weight": recipe.penalty,
-            "margin": recipe.margin,
-            "from": recipe.penalty_from,
-        }
+        penalty = {"weight": recipe.penalty, "margin": recipe.margin, "from": recipe.penalty_from}
         penalty |= {"crops": recipe.penalty_crops, "crop": recipe.penalty_crop, "every": recipe.penalty_every}
         penalty |= {"matched": MATCHED, "climb": CLIMB, "gradient_limit": recipe.gradient_limit}
-        penalty |= {"growth": recipe.growth, "lower": LOWER, "calm": CALM}
+        if recipe.growth is not None:
+            penalty |= {"growth": recipe.growth, "lower": LOWER, "calm": CALM}
         return super().card() | {"loss": loss, "penalty": penalty, "relaxation": float(self.smooth.relaxation)}
 
 
