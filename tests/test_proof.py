@@ -21,6 +21,7 @@ from pnpladmm.experiments.proof_page import summary
 from pnpladmm.experiments.protocol import chosen_methods
 from pnpladmm.experiments.running import Setup
 from pnpladmm.metrics import PAPER, psnr
+from pnpladmm.settings import shipped_settings
 from pnpladmm.solvers import LADMM, solve
 from pnpladmm.training.checkpoint import write_weights
 
@@ -72,7 +73,7 @@ def test_a_run_is_reported_as_it_was(tame: tuple[Setup, dict[str, Any]]) -> None
     batch = setup.batches(setup.samples("test", count=2)[10.0])[0]
     certified, first = chosen_methods("certified,fast-8")
     x = solve(batch.problem, first.make(setup.denoiser, batch.problem, setup.row(first, 10.0), quick=True), 4, 0).image
-    inside = certified.make(setup.denoiser, batch.problem, setup.row(certified, 10.0), quick=True)
+    inside = certified.make(setup.denoiser, batch.problem, proof._row(setup, certified, 10.0), quick=True)
     assert isinstance(inside, LADMM)
     inside = dataclasses.replace(inside, z_start="blurred")
     states = []
@@ -110,12 +111,12 @@ def test_a_curve_ends_where_its_picture_did(
             assert None not in run[name]
 
 
-def test_a_weak_prior_is_made_as_strong_as_it_needs_to_be(tmp_path: Path) -> None:
-    setup = dataclasses.replace(quick(tmp_path / "out", weights(tmp_path / "tame.safetensors", 0.6)), noise=(1.0, 40.0))
-    used = {run["noise"]: run["sigma_d"] for run in make_proof(setup)["runs"]}
-    (certified,) = chosen_methods("certified")
-    assert setup.row(certified, 1.0)["sigma_d"] < proof.SIGMA_D_LEAST
-    assert used == {1.0: proof.SIGMA_D_LEAST, 40.0: setup.row(certified, 40.0)["sigma_d"]}
+def test_every_network_runs_with_the_settings_of_prox_drunet(tmp_path: Path) -> None:
+    setup = dataclasses.replace(quick(tmp_path / "out", "light"), noise=(1.0, 10.0))
+    used = {run["noise"]: (run["sigma_d"], run["relaxation"]) for run in make_proof(setup)["runs"]}
+    rows = shipped_settings()["prox-drunet"]["certified"]
+    assert used == {noise: (rows[noise]["sigma_d"], rows[noise]["relaxation"]) for noise in (1.0, 10.0)}
+    assert used[1.0][1] < 1
 
 
 def test_a_wild_network_is_never_certified(tmp_path: Path) -> None:

@@ -9,9 +9,20 @@ import torch
 from torch import Tensor
 
 from pnpladmm import settings
-from pnpladmm.denoisers import Denoiser, Promise, promise_of
+from pnpladmm.denoisers import Denoiser, Promise, promise_of, relaxed
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.solvers import ADMM, FISTA, ISTA, LADMM, Annealed, Method, PrimalDual, Problem, RichardsonLucy
+from pnpladmm.solvers import (
+    ADMM,
+    FISTA,
+    ISTA,
+    LADMM,
+    Annealed,
+    LeapingLADMM,
+    Method,
+    PrimalDual,
+    Problem,
+    RichardsonLucy,
+)
 from pnpladmm.tensors import InputError
 
 METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm", "richardson-lucy")
@@ -60,7 +71,8 @@ def method_from(
     """A method from its parameters, numbers or (B,), noise levels in [0, 1].
 
     `sigma_d` for all; `lambda = L_x sigma_d^2` (ADMM: `rho sigma_d^2`) for all but `fast` and `certified`;
-    `ratio = L_x / (beta ||H||^2)` for LADMM and the primal-dual method; the other fields of `Annealed` for `fast`.
+    `ratio = L_x / (beta ||H||^2)` for LADMM and the primal-dual method; the other fields of `Annealed` for `fast`;
+    `relaxation`, the denoiser's, where `certified` has one.
     ISTA and FISTA keep `sigma_d` where `L_x` must be raised to the largest step that converges.
     """
     if name == "richardson-lucy":
@@ -72,7 +84,10 @@ def method_from(
         fields: Any = {**rest, "calls": calls, "cg_iterations": steps}  # by name, so no type to check
         return Annealed(denoiser, sigma_d, **fields)
     if name == "certified":
-        return LADMM.certified(denoiser, problem, sigma_d)
+        # Leaps need the prior that only gradient steps have among networks; convex priors converge without.
+        kind = LeapingLADMM if promise_of(denoiser) is Promise.GRADIENT_STEP else LADMM
+        relaxation = rest.get("relaxation")
+        return kind.certified(relaxed(denoiser, relaxation) if relaxation is not None else denoiser, problem, sigma_d)
     L_x = torch.as_tensor(rest["lambda"], dtype=torch.float64) / torch.as_tensor(sigma_d) ** 2
     if name == "admm":
         return ADMM(denoiser, sigma_d, rho=L_x)

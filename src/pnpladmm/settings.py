@@ -63,10 +63,15 @@ def shipped_settings() -> Table:
 def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
     """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,) in [0, 1]; noise levels in [0, 1] too."""
     table = shipped_settings()
-    levels = table.get(str(getattr(denoiser, "name", "")), table[FALLBACK])[method]
+    levels = rows_of(table, str(getattr(denoiser, "name", "")))[method]
     rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
     units = {name: 255.0 if name in NOISE_LEVELS else 1.0 for name in rows[0]}
     return {name: torch.tensor([row[name] / unit for row in rows], dtype=torch.float64) for name, unit in units.items()}
+
+
+def rows_of(table: Table, denoiser: str) -> dict[str, Levels]:
+    """The methods of a denoiser; those it was not tuned for have `drunet`'s."""
+    return {**table.get(FALLBACK, {}), **table.get(denoiser, {})}
 
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:

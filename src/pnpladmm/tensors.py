@@ -43,6 +43,11 @@ def squared_norm(a: Tensor) -> Tensor:
     return dot(a, a)
 
 
+def version_of(x: Tensor) -> int:
+    """A number that changes when `x` is written to."""
+    return -1 if x.is_inference() else x._version
+
+
 def check_positive(name: str, value: PerPicture) -> None:
     """Refuse a parameter that is not a finite number above 0."""
     tensor = torch.as_tensor(value, dtype=torch.float64)

@@ -9,6 +9,7 @@ from pnpladmm.denoisers.base import Denoiser, Promise, promise_of
 from pnpladmm.denoisers.network import as_denoiser
 from pnpladmm.denoisers.pretrained import SHIPPED, load_network
 from pnpladmm.denoisers.quadratic import Identity, Tikhonov
+from pnpladmm.denoisers.relaxed import relaxed
 from pnpladmm.denoisers.thresholding import HardThreshold, SoftThreshold
 from pnpladmm.denoisers.tv import TotalVariation
 from pnpladmm.tensors import InputError
@@ -49,4 +50,5 @@ __all__ = [
     "check_denoiser",
     "load_denoiser",
     "promise_of",
+    "relaxed",
 ]

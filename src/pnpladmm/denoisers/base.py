@@ -6,6 +6,7 @@ Any callable is a denoiser. What it promises decides which theorem covers a run 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -53,6 +54,13 @@ class MeasuredCurvature(Protocol):
     def curvature(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
         """Estimate of the largest eigenvalue of the Hessian of `g` at `v`, shape (B,); below 1 is good."""
         ...
+
+
+def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture], Tensor]:
+    """Its `curvature`, or one of its own for a run, where that goes on from iterate to iterate."""
+    of_one_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
+    of_one_run = getattr(denoiser, "curvature_meter", None)
+    return denoiser.curvature if of_one_run is None else of_one_run()
 
 
 def promise_of(denoiser: Denoiser) -> Promise:

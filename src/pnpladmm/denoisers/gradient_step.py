@@ -33,7 +33,7 @@ from pnpladmm.denoisers.base import Promise
 from pnpladmm.denoisers.network import GPU_PIXELS, SIGMA_MAX, NetworkDenoiser, _checked_sigma
 from pnpladmm.denoisers.ritz import Ritz, largest_eigenvalue
 from pnpladmm.denoisers.smooth_unet import Linearisation, SmoothUNet
-from pnpladmm.tensors import InputError, PerPicture, squared_norm
+from pnpladmm.tensors import InputError, PerPicture, squared_norm, version_of
 
 FIRST_PRODUCTS = 20
 """Products with the Hessian at the first measurement of a run, from a random start."""
@@ -100,7 +100,7 @@ class GradientStepDenoiser(NetworkDenoiser):
             for part in self._parts(x):
                 energy, slope = self._differentiate(x[part], sigmas[part])
                 gradient[part], energies[part] = slope.to(x), energy.to(x.device)
-        self._last = (weakref.ref(x), _version(x), sigmas, energies)
+        self._last = (weakref.ref(x), version_of(x), sigmas, energies)
         return x.detach() - self.relaxation * gradient
 
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
@@ -114,7 +114,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         sigmas = self._check(v, sigma)
         if self._last is not None:
             last, version, last_sigmas, energies = self._last
-            if last() is v and version == _version(v) and torch.equal(last_sigmas, sigmas):
+            if last() is v and version == version_of(v) and torch.equal(last_sigmas, sigmas):
                 return energies
         energies = torch.empty(len(v), dtype=torch.float64, device=v.device)
         with torch.no_grad(), full_precision():
@@ -335,7 +335,3 @@ def full_precision() -> Iterator[None]:
         for place, value in zip(places, before, strict=True):
             setattr(place, name, value)
         cudnn.deterministic = repeatable
-
-
-def _version(x: Tensor) -> int:
-    return -1 if x.is_inference() else x._version

@@ -24,10 +24,9 @@ def draw_proof(data: Mapping[str, Any], folder: Path) -> None:
     _figure(data, folder)
     text = (
         f"Certified LADMM with {data['denoiser']}, at most {data['iterations']} iterations, to relative changes below "
-        f"{data['tolerance']:g}. Converged: the change of x fell below that. sigma_d is the tuned "
-        f"one, or {data['sigma_d_least']:g} where that is less. Rise: the largest "
-        "relative rise of the Lagrangian in one iteration (below 0 where it always fell). PSNR leaves 17 pixels of "
-        "border out, mean over the pictures."
+        f"{data['tolerance']:g}. Converged: the change of x fell below that. gamma: the denoiser's "
+        "relaxation. Rise: the largest relative rise of the Lagrangian in one iteration (below 0 where it always "
+        "fell). PSNR leaves 17 pixels of border out, mean over the pictures."
     )
     parts = [
         page.paragraph(text),
@@ -51,6 +50,7 @@ def summary(data: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "noise": noise,
                     "start": start,
                     "sigma_d": runs[0]["sigma_d"],
+                    "relaxation": runs[0]["relaxation"],
                     "runs": len(runs),
                     "certified": sum(run["certificate"] in CERTIFIED for run in runs),
                     "converged": len(converged),
@@ -71,13 +71,24 @@ def _most(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
 
 
 def _evidence(data: Mapping[str, Any]) -> str:
-    header = ["noise", "start", "sigma_d", "certified", "converged", "after", "largest eigenvalue", "largest rise"]
+    header = [
+        "noise",
+        "start",
+        "sigma_d",
+        "gamma",
+        "certified",
+        "converged",
+        "after",
+        "largest eigenvalue",
+        "largest rise",
+    ]
     header += ["rounding", "gradient fell 1000-fold", "PSNR before", "after"]
     lines = [
         [
             f"{row['noise']:g}" if row["start"] == "observed" else "",
             START_TITLES[row["start"]],
             f"{row['sigma_d']:.3g}",
+            f"{row['relaxation']:.3g}",
             f"{row['certified']} of {row['runs']}",
             f"{row['converged']} of {row['runs']}",
             page.number(row["converged_at"], 0),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pnpladmm.denoisers import Denoiser, Promise, promise_of
 from pnpladmm.experiments.samples import Task
 from pnpladmm.methods import method_from
-from pnpladmm.settings import FALLBACK, NOISE_LEVELS, TV_WEIGHT, Row, Table, at_noise
+from pnpladmm.settings import FALLBACK, NOISE_LEVELS, TV_WEIGHT, Row, Table, at_noise, rows_of
 from pnpladmm.solvers import Method, Problem
 from pnpladmm.tensors import InputError
 
@@ -117,7 +117,14 @@ METHODS: tuple[Compared, ...] = (
             40: {"sigma_d": 40, "lambda": 0.5, "ratio": 2.5},
         },
     ),
-    Compared("certified", "PnP-LADMM, certified", "certified", 100, {"sigma_d": Range(0.05, 3.0, of_noise=True)}, 10),
+    Compared(
+        "certified",
+        "PnP-LADMM, certified",
+        "certified",
+        100,
+        {"sigma_d": Range(0.05, 5.0, of_noise=True), "relaxation": Range(0.02, 1.0, default=1.0)},
+        quick_iterations=10,
+    ),
     # The schedule's early pictures say little of its last: looked at late, and cheap anyway.
     Compared("fast-8", "Annealed, 8 calls", "fast", 8, _FAST, 4, looks=(0.75,), first_points=_FAST_FIRST),
     Compared("fast-24", "Annealed, 24 calls", "fast", 24, _FAST, 8, looks=(0.75,), first_points=_FAST_FIRST),
@@ -147,9 +154,9 @@ def settings_of(
     """
     if name not in table and promise_of(denoiser) is Promise.CONVEX:
         return method.completed(_convex_settings(denoiser, method, noise))
-    if name not in table and FALLBACK not in table:
+    rows = rows_of(table, name)
+    if not rows:
         raise InputError(f"the settings know neither {name!r} nor {FALLBACK!r}: tune with this denoiser first")
-    rows = table.get(name) or table[FALLBACK]
     levels = rows.get(f"{method.name}:{task}") or rows.get(method.name)
     if not levels:
         raise InputError(f"the settings have no {method.name} for {name if name in table else FALLBACK}: tune it first")

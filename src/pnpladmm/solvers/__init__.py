@@ -8,6 +8,7 @@ from pnpladmm.solvers.fista import FISTA
 from pnpladmm.solvers.history import History
 from pnpladmm.solvers.ista import ISTA
 from pnpladmm.solvers.ladmm import LADMM
+from pnpladmm.solvers.leaping import LeapingLADMM
 from pnpladmm.solvers.loop import Progress, solve
 from pnpladmm.solvers.method import Method, State
 from pnpladmm.solvers.primal_dual import PrimalDual
@@ -23,6 +24,7 @@ __all__ = [
     "Annealed",
     "Certificate",
     "History",
+    "LeapingLADMM",
     "Level",
     "Method",
     "PrimalDual",

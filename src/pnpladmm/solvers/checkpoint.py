@@ -16,6 +16,7 @@ from pnpladmm.solvers.annealed import AnnealedState
 from pnpladmm.solvers.fista import FISTAState
 from pnpladmm.solvers.ista import ISTAState
 from pnpladmm.solvers.ladmm import LADMMState
+from pnpladmm.solvers.leaping import LeapingState
 from pnpladmm.solvers.method import State
 from pnpladmm.solvers.primal_dual import PrimalDualState
 from pnpladmm.solvers.richardson_lucy import RichardsonLucyState
@@ -25,6 +26,7 @@ _KINDS: dict[str, type[State]] = {
     kind.__name__: kind
     for kind in (
         LADMMState,
+        LeapingState,
         ISTAState,
         FISTAState,
         ADMMState,

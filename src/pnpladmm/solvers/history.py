@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import MeasuredCurvature
+from pnpladmm.denoisers.base import MeasuredCurvature, curvature_meter
 from pnpladmm.metrics import psnr
 from pnpladmm.operators.base import shape_of
 from pnpladmm.solvers.conjugate_gradient import squared
 from pnpladmm.solvers.method import Method, PlugAndPlay, State
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, PerPicture, check_pictures
+from pnpladmm.tensors import InputError, check_pictures
 
 # Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
 CURVATURE_EVERY = 10
@@ -76,7 +76,8 @@ class Recorder:
         self.seconds: list[float] = []
         self.calls: list[int] = []
         self.began = time.perf_counter()
-        self.measure_curvature = _curvature_meter(method)
+        denoiser: object = getattr(method, "denoiser", None)
+        self.measure_curvature = curvature_meter(denoiser) if isinstance(denoiser, MeasuredCurvature) else None
 
     def add(self, new: State, moved: dict[str, Tensor | None], running: Tensor) -> dict[str, Tensor | None]:
         """Measure the step to `new`, which changed by `moved`, for the pictures that took it."""
@@ -93,7 +94,7 @@ class Recorder:
                 row[name] = torch.where(running, value.double(), torch.nan)
         self.rows.append(row)
         self.seconds.append(time.perf_counter() - self.began)
-        self.calls.append(new.iteration * m.denoiser_calls)
+        self.calls.append(m.calls_after(new.iteration))
         return row
 
     def history(self) -> History:
@@ -132,16 +133,6 @@ class Recorder:
         if not due or v is None or self.measure_curvature is None or not isinstance(m, PlugAndPlay):
             return None
         return self.measure_curvature(v, m.sigma_d)
-
-
-def _curvature_meter(method: Method) -> Callable[[Tensor, PerPicture], Tensor] | None:
-    """The denoiser's `curvature`, or one of its own for this run where it goes on from iterate to iterate."""
-    denoiser: object = getattr(method, "denoiser", None)
-    if not isinstance(denoiser, MeasuredCurvature):
-        return None
-    of_this_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
-    of_this_run = getattr(denoiser, "curvature_meter", None)
-    return denoiser.curvature if of_this_run is None else of_this_run()
 
 
 def changes(old: State, new: State) -> dict[str, Tensor | None]:

@@ -57,6 +57,10 @@ class Method(ABC):
         """As it is printed."""
         return type(self).__name__
 
+    def calls_after(self, iterations: int) -> int:
+        """Denoiser calls of the first so many iterations."""
+        return iterations * self.denoiser_calls
+
     @property
     def length(self) -> int | None:
         """Iterations after which a method with a schedule is complete; None for those that go on."""

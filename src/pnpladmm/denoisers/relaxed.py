@@ -1,0 +1,87 @@
+"""Relaxation: any denoiser as a weaker prior (docs/proof.md, statement 6).
+
+    D_gamma(v) = gamma D(v) + (1 - gamma) v,    0 < gamma <= 1
+
+If `D = prox_phi`, that is the gradient of a convex `psi`, then `D_gamma` is the gradient of `gamma psi + (1 - gamma)/2
+||.||^2`, convex too: `D_gamma = prox_{phi_gamma}` with
+
+    phi_gamma(D_gamma(v)) = gamma phi(D(v)) + gamma (1 - gamma)/2 ||D(v) - v||^2.
+
+The theorem on LADMM asks for a large `L_x`. For the prior `L_x phi` to be weak enough `sigma_d` must be small then,
+where networks denoise worst. With a small `gamma` it is as weak at a larger `sigma_d`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, MeasuredCurvature, curvature_meter, promise_of
+from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm, version_of
+
+
+class Relaxed:
+    """`D_gamma` of a denoiser, `gamma` in (0, 1] a number or one per picture. What `D` promises, it promises."""
+
+    def __init__(self, denoiser: Denoiser, gamma: PerPicture) -> None:
+        """Check `gamma`."""
+        values = torch.as_tensor(gamma, dtype=torch.float64)
+        if not bool(((values > 0) & (values <= 1)).all()):
+            raise InputError(f"relaxation = {values.tolist()}: give numbers above 0 and up to 1")
+        self.denoiser, self.gamma = denoiser, gamma
+        self.promise = promise_of(denoiser)
+        self.name = str(getattr(denoiser, "name", type(denoiser).__name__))
+        self.precision = getattr(denoiser, "precision", torch.float64)
+        self._made: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+
+    def __call__(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
+        """`gamma D(v) + (1 - gamma) v`."""
+        denoised = self.denoiser(v, sigma)
+        if denoised.shape != v.shape:
+            raise InputError(f"the denoiser returned shape {tuple(denoised.shape)} for {tuple(v.shape)}: must match")
+        x = torch.lerp(v, denoised, per_picture(self.gamma, v))
+        self._made = (weakref.ref(x), version_of(x), denoised)
+        return x
+
+    def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
+        """`phi_gamma(x)` for `x = D_gamma(v)`, (B,) float64; None without a `v`, and where `D` cannot tell."""
+        if v is None or not isinstance(self.denoiser, EvaluablePrior):
+            return None
+        made, version, denoised = self._made or (None, 0, v)
+        if made is None or made() is not x or version != version_of(x):
+            denoised = self.denoiser(v, sigma)
+        phi = self.denoiser.prior(denoised, v, sigma)
+        if phi is None:
+            return None
+        gamma = torch.as_tensor(self.gamma, dtype=torch.float64, device=phi.device)
+        return gamma * (phi + (1 - gamma) / 2 * squared_norm(denoised.double() - v.double()))
+
+    def __repr__(self) -> str:
+        """The denoiser, and by how much."""
+        return f"{type(self).__name__}({self.denoiser!r}, gamma={torch.as_tensor(self.gamma).tolist()})"
+
+
+class RelaxedGradientStep(Relaxed):
+    """`D_gamma` of a gradient step `Id - grad g`: `Id - gamma grad g`, whose curvature is `gamma` times as large."""
+
+    def curvature(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
+        """The largest eigenvalue of `gamma` times the Hessian of `g`, (B,)."""
+        assert isinstance(self.denoiser, MeasuredCurvature)
+        return self._scaled(self.denoiser.curvature(v, sigma))
+
+    def curvature_meter(self) -> Callable[[Tensor, PerPicture], Tensor]:
+        """As the denoiser's, for one run."""
+        assert isinstance(self.denoiser, MeasuredCurvature)
+        measure = curvature_meter(self.denoiser)
+        return lambda v, sigma: self._scaled(measure(v, sigma))
+
+    def _scaled(self, value: Tensor) -> Tensor:
+        return torch.as_tensor(self.gamma, dtype=value.dtype, device=value.device) * value
+
+
+def relaxed(denoiser: Denoiser, gamma: PerPicture) -> Relaxed:
+    """`D_gamma`, with its curvature where the denoiser's can be measured."""
+    return (RelaxedGradientStep if isinstance(denoiser, MeasuredCurvature) else Relaxed)(denoiser, gamma)
