@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 import pnpladmm as pl
 from experiment_cases import check_files, quick, result
@@ -13,7 +14,8 @@ from pnpladmm.experiments import running
 from pnpladmm.experiments.protocol import METHODS, chosen_methods, settings_of
 from pnpladmm.experiments.table import make_table
 from pnpladmm.experiments.tuning import tune
-from pnpladmm.settings import read_settings, shipped_settings
+from pnpladmm.settings import Table, read_settings, shipped_settings
+from pnpladmm.tensors import PerPicture
 
 
 def test_tuning_never_reads_the_test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +74,32 @@ def test_tuned_settings_are_a_table_the_experiments_read(tmp_path: Path) -> None
 def test_settings_lie_inside_the_search_space() -> None:
     for method in METHODS:
         for noise in (1.0, 10.0, 20.0, 40.0):
-            row = settings_of(shipped_settings(), "light", pl.load_denoiser("tv"), method, noise)
-            for name, span in method.space.items():
-                low, high = span.at(noise)
-                assert low <= row[name] <= high, (method.name, noise, name)
+            for denoiser in ("light", "prox-drunet"):
+                row = settings_of(shipped_settings(), denoiser, pl.load_denoiser("tv"), method, noise)
+                for name, span in method.space.items():
+                    low, high = span.at(noise)
+                    assert low <= row[name] <= high, (denoiser, method.name, noise, name)
+
+
+def test_what_some_levels_leave_out_has_its_default_there_and_what_a_denoiser_lacks_is_drunets() -> None:
+    certified, ladmm = chosen_methods("ladmm,certified")[::-1]
+    table: Table = {
+        "drunet": {
+            "ladmm": {10.0: {"sigma_d": 1.0, "lambda": 1.0, "ratio": 2.0}},
+            "certified:sr2": {10.0: {"sigma_d": 9.0}},
+        },
+        "mine": {"certified": {10.0: {"sigma_d": 4.0}, 40.0: {"sigma_d": 16.0, "relaxation": 0.25}}},
+    }
+
+    def plain(v: Tensor, sigma: PerPicture) -> Tensor:
+        return v
+
+    between = settings_of(table, "mine", plain, certified, 20.0)
+    assert between == {"sigma_d": pytest.approx(8.0), "relaxation": pytest.approx(0.5)}
+    assert settings_of(table, "mine", plain, ladmm, 10.0)["ratio"] == 2.0
+    assert (
+        settings_of(table, "mine", plain, certified, 10.0, "sr2")["sigma_d"] == 4.0
+    )  # its own, not drunet's for the task
+    assert settings_of(table, "drunet", plain, certified, 10.0, "sr2")["sigma_d"] == 9.0
+    with pytest.raises(pl.InputError, match="no certified for drunet"):
+        settings_of(table, "drunet", plain, certified, 10.0)

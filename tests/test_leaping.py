@@ -15,9 +15,11 @@ from conftest import picture, small_problem
 from gradient_step_cases import SIGMA, denoiser, network
 from pnpladmm.denoisers import Tikhonov, relaxed
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.relaxed import Relaxed
+from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.methods import make_method
-from pnpladmm.solvers import LeapingLADMM, leaping
-from pnpladmm.solvers.leaping import REACH, REACH_LEAST, LeapingState, _farther
+from pnpladmm.solvers import LeapingLADMM
+from pnpladmm.solvers.leaping import REACH_LEAST, LeapingState, _farther
 from pnpladmm.tensors import PerPicture
 
 BOTH = (pl.LADMM, LeapingLADMM)
@@ -40,7 +42,7 @@ def leap(B: Tensor, b: Tensor, v: Tensor, reach: float) -> Tensor:
     points = v + torch.randn(1, 4, 4, dtype=torch.float64, generator=generator)
     shaped = (1, 4, 1, 2, 2)
     now, move = (a.reshape(1, 1, 2, 2) for a in (v, f(v)))
-    extra = _farther(points.reshape(shaped), f(points).reshape(shaped), now, move, torch.tensor([reach]).double())
+    extra, _ = _farther(points.reshape(shaped), f(points).reshape(shaped), now, move, torch.tensor([reach]).double())
     return (now + move + extra).flatten()
 
 
@@ -71,10 +73,13 @@ def test_no_direction_is_followed_beyond_the_reach_and_none_where_changes_grow(
 def test_directions_that_are_only_rounding_are_left_out() -> None:
     """Earlier points that differ by the last digit say nothing of the map."""
     v, f = picture(8).float(), 0.01 * picture(8).flip(-1).float()
-    points = (v * (1 + 6e-8 * torch.tensor([1.0, 0, 2]).reshape(1, 3, 1, 1, 1))).float()
-    noise = 1e-7 * torch.randn(points.shape, generator=torch.Generator().manual_seed(0))
-    extra = _farther(points, f.unsqueeze(1) + noise, v, f, torch.tensor([500.0]).double())
+    generator = torch.Generator().manual_seed(0)
+    pick = torch.rand((1, 3, *v.shape[1:]), generator=generator) < 0.5
+    points = torch.where(pick, torch.nextafter(v, torch.tensor(2.0)).unsqueeze(1), v.unsqueeze(1))
+    noise = 1e-7 * torch.randn(points.shape, generator=generator)
+    extra, shrink = _farther(points, f.unsqueeze(1) + noise, v, f, torch.tensor([500.0]).double())
     assert float(extra.norm()) == 0
+    assert bool(shrink)
 
 
 def test_a_quadratic_problem_is_solved_in_a_fraction_of_the_iterations() -> None:
@@ -128,24 +133,49 @@ def test_it_ends_where_ladmm_ends_only_sooner() -> None:
     torch.testing.assert_close(leapt.image, plain.image, rtol=0, atol=2e-5)
 
 
-class Distrusted(GradientStepDenoiser):
-    """Every second prior it names, that of a leap, is larger than any."""
+class Changed(GradientStepDenoiser):
+    """Adds `more` to one prior in six: the 6th is that of a leap, the 5th that of the iteration before it."""
+
+    which, more, asked = 6, 0.0, 0
 
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
         value = super().prior(x, v, sigma)
-        self.asked = getattr(self, "asked", 0) + 1
-        return value + 1e9 if value is not None and self.asked % 6 == 0 else value
+        self.asked += 1
+        return value + self.more if value is not None and self.asked % 6 == self.which % 6 else value
+
+
+def changed(net: SmoothUNet, which: int, more: float) -> Changed:
+    d = Changed({1: net}, precision=torch.float64)
+    d.which, d.more = which, more
+    return d
 
 
 def test_where_no_leap_is_taken_it_is_ladmm() -> None:
     problem, _ = small_problem(SIGMA)
     net = network()
     plain = pl.solve(problem, pl.LADMM.certified(denoiser(net), problem, SIGMA), 23, 0)
-    d = Distrusted({1: net}, precision=torch.float64)
-    result = pl.solve(problem, LeapingLADMM.certified(d, problem, SIGMA), 23, 0)
-    assert torch.equal(result.image, plain.image)
-    assert isinstance(result.state, LeapingState)
-    assert float(result.state.reach) == REACH_LEAST
+    for more in (1e9, -1e9, math.nan):  # larger than any; a prior below 0 is none
+        result = pl.solve(problem, LeapingLADMM.certified(changed(net, 6, more), problem, SIGMA), 23, 0)
+        assert torch.equal(result.image, plain.image)
+        assert isinstance(result.state, LeapingState)
+        assert float(result.state.reach) == REACH_LEAST
+
+
+def test_a_leap_hides_no_iteration_that_raised_the_lagrangian() -> None:
+    problem, _ = small_problem(SIGMA)
+    result = pl.solve(problem, LeapingLADMM.certified(changed(network(), 5, 1.0), problem, SIGMA), 9, 0)
+    assert result.certificate.level is pl.Level.OUTSIDE
+    assert "the Lagrangian rose" in str(result.certificate)
+
+
+def test_what_is_proved_for_convex_priors_is_not_claimed() -> None:
+    problem, _ = small_problem(SIGMA)
+    method = LeapingLADMM.certified(Tikhonov(), problem, SIGMA)
+    assert pl.solve(problem, method, 5).certificate.level is pl.Level.PROVED
+    small = replace(method, beta=0.1 * torch.as_tensor(method.beta), L_x=0.1 * torch.as_tensor(method.L_x))
+    assert pl.solve(problem, small, 5).certificate.level is pl.Level.OUTSIDE
+    plain = pl.LADMM(Tikhonov(), SIGMA, beta=small.beta, L_x=small.L_x)
+    assert pl.solve(problem, plain, 5).certificate.level is pl.Level.CONVEX
 
 
 def test_calls_are_counted_with_those_of_leaps() -> None:
@@ -162,13 +192,14 @@ def test_calls_are_counted_with_those_of_leaps() -> None:
     assert int(result.history.denoiser_calls[-1]) == len(calls) == 14
 
 
-def test_a_saved_state_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [1, 4, 5, 8])
+def test_a_saved_state_goes_on_as_if_never_stopped(tmp_path: Path, stop: int) -> None:
     problem, _ = small_problem(SIGMA)
     method = LeapingLADMM.certified(denoiser(network()), problem, SIGMA)
     whole = pl.solve(problem, method, 17, 0)
-    part = pl.solve(problem, method, 8, 0)
+    part = pl.solve(problem, method, stop, 0)
     pl.save_state(part.state, tmp_path / "state.safetensors")
-    rest = pl.solve(problem, method, 9, 0, start=pl.load_state(tmp_path / "state.safetensors"))
+    rest = pl.solve(problem, method, 17 - stop, 0, start=pl.load_state(tmp_path / "state.safetensors"))
     assert torch.equal(rest.image, whole.image)
 
 
@@ -185,6 +216,30 @@ def test_pictures_leap_by_themselves_and_a_bad_one_spoils_none() -> None:
         one = pl.Problem(observed[i : i + 1], problem.operator, pl.Gaussian(SIGMA))
         alone = pl.solve(one, LeapingLADMM.certified(denoiser(net), one, SIGMA), 30, 0)
         torch.testing.assert_close(result.image[i : i + 1], alone.image, rtol=0, atol=1e-9)
+
+
+def test_numbers_too_large_to_square_spoil_no_other_picture() -> None:
+    problem, _ = small_problem(SIGMA)
+    bad = problem.observed.clone()
+    bad[..., 3, 3] = 1e160
+    both = pl.Problem(torch.cat([problem.observed, bad]), problem.operator, pl.Gaussian(SIGMA))
+    result = pl.solve(both, LeapingLADMM.certified(relaxed(Tikhonov(), 0.5), both, SIGMA), 12, 0)
+    alone = pl.solve(problem, LeapingLADMM.certified(relaxed(Tikhonov(), 0.5), problem, SIGMA), 12, 0)
+    torch.testing.assert_close(result.image[:1], alone.image, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("term", ["poisson", "weighted"])
+def test_other_data_terms_are_checked_too(term: str) -> None:
+    problem, sharp = small_problem(SIGMA)
+    if term == "poisson":
+        counts = (problem.operator.forward(sharp) * 200).round()
+        problem = pl.Problem(counts / 200, problem.operator, pl.Poisson(gain=1 / 200, background=0.05))
+    else:
+        precision = torch.full_like(problem.observed, 1 / SIGMA**2)
+        precision[..., 4:7, 4:7] = 0
+        problem = pl.Problem(problem.observed, problem.operator, pl.WeightedGaussian(precision))
+    result = pl.solve(problem, LeapingLADMM.certified(denoiser(network()), problem, SIGMA), 40, 0)
+    assert result.certificate.level is pl.Level.CHECKED
 
 
 def test_what_cannot_leap_is_refused() -> None:
@@ -209,4 +264,6 @@ def test_certified_runs_of_gradient_steps_leap_with_the_tuned_relaxation() -> No
     assert float(method.sigma_d) == pytest.approx(row["sigma_d"] / 255)
     assert math.isclose(float(method.denoiser.gamma), row["relaxation"])  # type: ignore[attr-defined]
     assert type(make_method("certified", pl.load_denoiser("light"), problem, sigma)) is pl.LADMM
-    assert leaping.REACH_LEAST < REACH < leaping.REACH_MOST
+    own = make_method("certified", denoiser(network(), name="my own"), problem, sigma)
+    assert isinstance(own, LeapingLADMM)
+    assert isinstance(own.denoiser, Relaxed)

@@ -11,7 +11,7 @@ print(result.status.advice, result.certificate)
 from pnpladmm.allocator import keep_memory
 from pnpladmm.blur import Blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
-from pnpladmm.denoisers import Promise, as_denoiser, load_denoiser
+from pnpladmm.denoisers import Promise, as_denoiser, load_denoiser, relaxed
 from pnpladmm.operators import (
     Decimation,
     LinearOperator,
@@ -32,6 +32,7 @@ from pnpladmm.solvers import (
     Annealed,
     Certificate,
     History,
+    LeapingLADMM,
     Level,
     PrimalDual,
     Problem,
@@ -58,6 +59,7 @@ __all__ = [
     "Gaussian",
     "History",
     "InputError",
+    "LeapingLADMM",
     "Level",
     "LinearOperator",
     "Mask",
@@ -82,6 +84,7 @@ __all__ = [
     "load_state",
     "read_blur",
     "read_picture",
+    "relaxed",
     "restore",
     "restore_picture",
     "save_state",

@@ -86,8 +86,9 @@ def method_from(
     if name == "certified":
         # Leaps need the prior that only gradient steps have among networks; convex priors converge without.
         kind = LeapingLADMM if promise_of(denoiser) is Promise.GRADIENT_STEP else LADMM
-        relaxation = rest.get("relaxation")
-        return kind.certified(relaxed(denoiser, relaxation) if relaxation is not None else denoiser, problem, sigma_d)
+        relaxation = torch.as_tensor(rest.get("relaxation", 1.0), dtype=torch.float64)
+        weaker = denoiser if bool((relaxation == 1).all()) else relaxed(denoiser, relaxation)
+        return kind.certified(weaker, problem, sigma_d)
     L_x = torch.as_tensor(rest["lambda"], dtype=torch.float64) / torch.as_tensor(sigma_d) ** 2
     if name == "admm":
         return ADMM(denoiser, sigma_d, rho=L_x)

@@ -2,7 +2,8 @@
 
 The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
 `pnpladmm experiment tune` found them for `drunet` on the tuning pictures. `light` has those of an earlier search with
-`drunet`, and for 8 calls at noise 1 those of the last one, which do better with it; other denoisers get `drunet`'s.
+`drunet`, and for 8 calls at noise 1 those of the last one, which do better with it. `prox-drunet` has its own for
+`certified`, with which runs converge (docs/proof.md). What a denoiser does not have is `drunet`'s.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from pnpladmm.denoisers.base import Promise
 from pnpladmm.tensors import InputError
 
 FILE = Path(__file__).with_name("settings.json")
@@ -30,7 +32,7 @@ NOISE_LEVELS = ("sigma_d", "sigma_start")
 """Parameters that are noise levels: of 255 in the table, and proportional to the noise below it."""
 FAST_CALLS = (8, 24)
 """The numbers of denoiser calls that the annealed method was tuned for."""
-FALLBACK = "drunet"
+FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
 TV_WEIGHT = 6.0
 """`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
 
@@ -63,15 +65,20 @@ def shipped_settings() -> Table:
 def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
     """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,) in [0, 1]; noise levels in [0, 1] too."""
     table = shipped_settings()
-    levels = rows_of(table, str(getattr(denoiser, "name", "")))[method]
+    levels = rows_of(table, str(getattr(denoiser, "name", "")), denoiser)[method]
     rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
     units = {name: 255.0 if name in NOISE_LEVELS else 1.0 for name in rows[0]}
     return {name: torch.tensor([row[name] / unit for row in rows], dtype=torch.float64) for name, unit in units.items()}
 
 
-def rows_of(table: Table, denoiser: str) -> dict[str, Levels]:
-    """The methods of a denoiser; those it was not tuned for have `drunet`'s."""
-    return {**table.get(FALLBACK, {}), **table.get(denoiser, {})}
+def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
+    """The methods of a denoiser; unknown gradient steps have `prox-drunet`'s, and what is not tuned is `drunet`'s."""
+    if name not in table and getattr(denoiser, "promise", None) is Promise.GRADIENT_STEP:
+        name = GRADIENT_STEP
+    own = table.get(name, {})
+    # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
+    rest = {method: rows for method, rows in table.get(FALLBACK, {}).items() if method.partition(":")[0] not in own}
+    return {**rest, **own}
 
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:

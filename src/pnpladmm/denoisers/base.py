@@ -57,7 +57,7 @@ class MeasuredCurvature(Protocol):
 
 
 def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture], Tensor]:
-    """Its `curvature`, or one of its own for a run, where that goes on from iterate to iterate."""
+    """A measuring function for one run: the denoiser's own meter where it has one, else its `curvature`."""
     of_one_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
     of_one_run = getattr(denoiser, "curvature_meter", None)
     return denoiser.curvature if of_one_run is None else of_one_run()

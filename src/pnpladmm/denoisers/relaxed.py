@@ -39,7 +39,7 @@ class Relaxed:
 
     def __call__(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
         """`gamma D(v) + (1 - gamma) v`."""
-        denoised = self.denoiser(v, sigma)
+        denoised = self.denoiser(v, sigma).to(v)
         if denoised.shape != v.shape:
             raise InputError(f"the denoiser returned shape {tuple(denoised.shape)} for {tuple(v.shape)}: must match")
         x = torch.lerp(v, denoised, per_picture(self.gamma, v))

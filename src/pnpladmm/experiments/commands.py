@@ -128,7 +128,7 @@ def _splitting(setup: "Setup", methods: Methods = None) -> None:
 
 @_command("proof")
 def _proof(setup: "Setup") -> None:
-    """Certified LADMM for 1,000 iterations with prox-drunet (or --denoiser): certificates, Lagrangian, the price."""
+    """Certified LADMM with prox-drunet (or --denoiser), up to 1,000 iterations: certificates, Lagrangian, price."""
     from pnpladmm.experiments.proof import make_proof
 
     make_proof(setup)

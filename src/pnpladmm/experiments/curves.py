@@ -87,7 +87,11 @@ def _convergence_unit(setup: Setup, batch: Batch, method: Compared, noise: float
 
         clock.start()
         run(batch, made, iterations, callback=look)
-        return {"psnr": _columns(scores), "seconds": seconds, "calls_per_iteration": method.calls_per_iteration}
+        return {
+            "psnr": _columns(scores),
+            "seconds": seconds,
+            "calls": [made.calls_after(k) for k in range(iterations + 1)],
+        }
 
     key = setup.unit_key("convergence", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
     return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
@@ -105,7 +109,7 @@ def _splitting_unit(setup: Setup, batch: Batch, method: Compared, noise: float) 
         return {
             "x_change": _columns(h.x_change),
             "z_change": None if h.z_change is None else _columns(h.z_change),
-            "calls_per_iteration": method.calls_per_iteration,
+            "calls": [made.calls_after(k) for k in range(iterations + 1)],
         }
 
     key = setup.unit_key("splitting", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
@@ -129,7 +133,7 @@ def _curve(method: str, noise: float, parts: Sequence[Mapping[str, Any]]) -> dic
             pictures = len(columns) if columns is not None else pictures
     length = len(curve.get("psnr") or curve["x_change"])
     first = 0 if "psnr" in curve else 1
-    curve["calls"] = [parts[0]["calls_per_iteration"] * (first + i) for i in range(length)]
+    curve["calls"] = parts[0]["calls"][first : first + length]
     if "seconds" in parts[0]:
         totals = [sum(part["seconds"][i] for part in parts) for i in range(length)]
         curve["seconds"] = [total / pictures for total in totals]

@@ -59,7 +59,8 @@ def make_proof(setup: Setup) -> dict[str, Any]:
         "experiment": "proof",
         **setup.described(loaded),
         "iterations": QUICK_ITERATIONS if setup.quick else ITERATIONS,
-        "tolerance": CONVERGED,
+        "converged": CONVERGED,
+        "tolerance": TOLERANCE,
         "titles": {method.name: method.title for method in beside},
         "runs": runs,
         "scores": scores,
@@ -161,7 +162,9 @@ def _run(name: str, result: Result, seen: _Seen, ended: tuple[Tensor, Tensor], i
     h = result.history
     change = h.x_change[:, i]
     change = change[torch.isfinite(change)]
-    small = torch.nonzero(change < CONVERGED).flatten()
+    # Leaps make changes rise and fall: it has converged after the last that was not small.
+    large = torch.nonzero(~(change < CONVERGED)).flatten()
+    settled = int(large[-1]) + 2 if len(large) else 1
     curvature = None if h.curvature is None else h.curvature[:, i]
     measured = None if curvature is None else curvature[torch.isfinite(curvature)]
     certificate = result.certificates[i]
@@ -175,7 +178,7 @@ def _run(name: str, result: Result, seen: _Seen, ended: tuple[Tensor, Tensor], i
         "failures": list(certificate.failures),
         "status": result.statuses[i].label,
         "iterations": len(change),
-        "converged_at": int(small[0]) + 1 if len(small) else None,
+        "converged_at": settled if settled <= len(change) else None,
         "last_change": float(change[-1]) if len(change) else None,
         "curvature": None if measured is None or not len(measured) else float(measured.max()),
         "rise": _largest_rise(h.lagrangian, i),

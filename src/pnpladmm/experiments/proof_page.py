@@ -24,7 +24,7 @@ def draw_proof(data: Mapping[str, Any], folder: Path) -> None:
     _figure(data, folder)
     text = (
         f"Certified LADMM with {data['denoiser']}, at most {data['iterations']} iterations, to relative changes below "
-        f"{data['tolerance']:g}. Converged: the change of x fell below that. gamma: the denoiser's "
+        f"{data['tolerance']:g}. Converged: the change of x stays below {data['converged']:g}. gamma: the denoiser's "
         "relaxation. Rise: the largest relative rise of the Lagrangian in one iteration (below 0 where it always "
         "fell). PSNR leaves 17 pixels of border out, mean over the pictures."
     )
@@ -140,7 +140,7 @@ def _figure(data: Mapping[str, Any], folder: Path) -> None:
                 axes.set(xscale="log", yscale=scale, xlabel="iteration", ylabel=label, title=f"noise {noise:g}")
                 axes.xaxis.set_major_formatter("{x:g}")
                 axes.grid(alpha=0.3, which="major")
-            row[1].axhline(data["tolerance"], color="0.4", linestyle=":", linewidth=1)
+            row[1].axhline(data["converged"], color="0.4", linestyle=":", linewidth=1)
         from matplotlib.lines import Line2D
 
         handles = [Line2D([], [], color=START_COLOURS[start], label=title) for start, title in START_TITLES.items()]

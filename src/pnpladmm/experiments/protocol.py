@@ -154,13 +154,13 @@ def settings_of(
     """
     if name not in table and promise_of(denoiser) is Promise.CONVEX:
         return method.completed(_convex_settings(denoiser, method, noise))
-    rows = rows_of(table, name)
+    rows = rows_of(table, name, denoiser)
     if not rows:
         raise InputError(f"the settings know neither {name!r} nor {FALLBACK!r}: tune with this denoiser first")
     levels = rows.get(f"{method.name}:{task}") or rows.get(method.name)
     if not levels:
         raise InputError(f"the settings have no {method.name} for {name if name in table else FALLBACK}: tune it first")
-    row = method.completed(at_noise(levels, noise))
+    row = at_noise({level: method.completed(row) for level, row in levels.items()}, noise)
     if missing := [parameter for parameter in method.space if parameter not in row]:
         raise InputError(f"the settings of {method.name} lack {missing[0]}: tune it again, or add the number")
     return row

@@ -83,7 +83,7 @@ def _unit(setup: Setup, batch: Batch, method: Compared, noise: float, task: Task
             "names": batch.names,
             **judge(result.image, batch.sharp),
             "parameters": row,
-            "calls": iterations * method.calls_per_iteration,
+            "calls": made.calls_after(iterations),
             "iterations": iterations,
             "failed": sum(status in (Status.DIVERGED, Status.NON_FINITE) for status in result.statuses),
             "certificate": result.certificate.level.value,

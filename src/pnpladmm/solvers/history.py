@@ -19,7 +19,8 @@ from pnpladmm.solvers.problem import Problem
 from pnpladmm.tensors import InputError, check_pictures
 
 # Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
-CURVATURE_EVERY = 10
+# No multiple of the iterations between leaps, so that both kinds of step are measured.
+CURVATURE_EVERY = 9
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class History:
     z_change: Tensor | None
     """`||z+ - z|| / ||z+||`, for methods with a split."""
     u_change: Tensor | None
-    """`||u+ - u|| / ||z+||`: how far the split is from `z = Hx` (ADMM: `z = x`), relative to `z`."""
+    """`||u+ - u|| / ||z+||`: how far the split is from `z = Hx` (ADMM: `z = x`), relative to `z`, but for leaps."""
     data_fit: Tensor | None
     """`h(Hx)`."""
     objective: Tensor | None
@@ -44,7 +45,7 @@ class History:
     psnr: Tensor | None
     """Against the reference, in dB, peak 1."""
     curvature: Tensor | None
-    """Largest eigenvalue of the Hessian of a gradient-step denoiser, every tenth iteration, else NaN."""
+    """Largest eigenvalue of the Hessian of a gradient-step denoiser, first and at every ninth iteration, else NaN."""
     seconds: Tensor
     """Since the start, shape (iterations,)."""
     denoiser_calls: Tensor

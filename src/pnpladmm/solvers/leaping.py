@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from pnpladmm.solvers.certificate import Theorem
 from pnpladmm.solvers.ladmm import LADMM, LADMMState
 from pnpladmm.solvers.method import Start, State, keep_finished
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm
+from pnpladmm.tensors import InputError, PerPicture, dot, per_picture, squared_norm
 
 REACH, REACH_LEAST, REACH_MOST = 128.0, 2.0, 512.0
 """A leap goes so much farther than an iteration along any direction: at first, at least and at most."""
 LONGER, SHORTER = 2.0, 0.25
 """What `reach` is multiplied by after a leap that was taken, and after one that was not."""
-INDEPENDENT = 1e-9
-"""Directions whose squared length, beside the others, is less are left out."""
-ROUNDING = 10.0
-"""And those shorter than the root of this, in units of a picture's rounding errors."""
+INDEPENDENT, ROUNDING = 1e-9, 10.0
+"""Directions are left out if their squared length is less than the first times the largest one's, or than the second
+times the square of a picture's rounding errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +45,19 @@ class LeapingLADMM(LADMM):
     """LADMM, and after each `every` iterations a leap, taken by those pictures whose Lagrangian it lowers.
 
     What the denoiser gets changes by `f(v) = T(v) - v`, `T` an iteration. From the last arguments `v_i` one knows
-    `B = -J_f` on their span: `S = [v_i - v_n]`, `B S = -[f_i - f_n]`. With the eigenvalues `mu` of `B` there,
+    `B = -J_f` on their span: `S = [v_i - v_n]`, `B S = -[f_i - f_n]`. With the eigenvalues `mu` of its symmetric part
+    there (`B` is nearly symmetric where `J_D` is near to a multiple of `Id`), a leap is
 
-        v = v_n + f_n    but along an eigenvector    v = v_n + f_n / max(mu, 1 / reach),
-        x = D(v),    z = Hx,    u = grad h(z) / beta.
+        v = v_n + f_n,    along an eigenvector    v = v_n + f_n / min(1, max(mu, 1 / reach)),
+        x = D(v),    z = Hx,    u = grad h(z) / beta,
 
-    that is Newton's step to where nothing changes any more. Where some `mu < 0`, changes grow, `E` is concave along the
-    vector, and no leap is made: it would lead far from where the iterations go, to lower values of `E` and to worse
-    pictures (12 dB instead of 22 was seen). A leap is a start, and the theorem is about any; since none raises the
-    Lagrangian, it is about all iterations (docs/proof.md, statement 7).
+    Newton's step to where nothing changes any more. With a `mu < 0` among them changes grow, and the leap is just one
+    more iteration: a long one would lead far from where the iterations go, to lower values of `E` and to worse pictures
+    (12 dB instead of 22 was seen). A leap is a start, and the theorem is about any; since none raises the Lagrangian,
+    it is about all iterations (docs/proof.md, statement 7).
 
-    The denoiser must know its prior: without a Lagrangian there is no telling which leaps are good.
+    The denoiser must know its prior: without a Lagrangian there is no telling which leaps are good. The state holds 12
+    pictures more than LADMM's.
     """
 
     state_type: ClassVar[type[State]] = LeapingState
@@ -87,7 +90,7 @@ class LeapingLADMM(LADMM):
         if state.v is not None:
             points, moves = _followed(points, state.v), _followed(moves, s.v - state.v)
         new = LeapingState(**vars(s), phi=self._phi(s.x, s.v), points=points, moves=moves, reach=state.reach)
-        return self._leap(problem, new) if new.iteration % self.every == 0 else new
+        return self._leap(problem, state, new) if new.iteration % self.every == 0 else new
 
     def prior_term(self, state: State) -> Tensor | None:
         """`L_x phi(x)`, which every step has asked the denoiser for already."""
@@ -101,23 +104,34 @@ class LeapingLADMM(LADMM):
         assert isinstance(phi, Tensor)
         return phi
 
-    def _leap(self, problem: Problem, s: LeapingState) -> LeapingState:
+    def theorem(self, problem: Problem) -> Theorem:
+        """LADMM's for any `f`. What more is known for convex `f` is about iterations that nothing interrupts."""
+        statement = "the augmented Lagrangian never rises, the changes of all iterations go to 0, and every limit point"
+        statement = f"{statement} of theirs is a critical point of E"
+        return replace(super().theorem(problem), convex=None, general_statement=statement)
+
+    def _leap(self, problem: Problem, old: LeapingState, s: LeapingState) -> LeapingState:
         H, h, y = problem.operator, problem.data_term, problem.observed
         beta, L_x = per_picture(self.beta, s.x), per_picture(self.L_x, s.x)
         following = s.x - beta / L_x * H.adjoint(s.Hx - s.z + s.u)
         assert s.v is not None
         known = min(s.iteration - 1, self.every + 1)
-        v = following + _farther(s.points[:, -known:], s.moves[:, -known:], s.v, following - s.v, s.reach)
+        extra, shrink = _farther(s.points[:, -known:], s.moves[:, -known:], s.v, following - s.v, s.reach)
+        v = following + extra
         x = self.denoise(v)
         z = H.forward(x)
         u = h.gradient(z, y) / beta
         leap = replace(s, x=x, z=z, u=u, Hx=z, v=v, phi=self._phi(x, v))
-        before, after = self.lagrangian(problem, s), self.lagrangian(problem, leap)
+        last, before, after = (self.lagrangian(problem, state) for state in (old, s, leap))
         assert before is not None
         assert after is not None
-        taken = after <= before  # not where it is no number
+        assert leap.phi is not None
+        # Below 0 `phi` is no prior (statement 4): `D` is no proximal operator there.
+        taken = (after <= before) & (leap.phi >= 0)
+        if last is not None:
+            taken = taken & (before <= last)  # what the iteration itself did wrong a leap must not hide
         reach = torch.where(taken, LONGER * s.reach, SHORTER * s.reach).clamp(REACH_LEAST, REACH_MOST)
-        return replace(keep_finished(s, leap, taken), reach=reach)
+        return replace(keep_finished(s, leap, taken), reach=torch.where(shrink, reach, s.reach))
 
 
 def _followed(past: Tensor, now: Tensor) -> Tensor:
@@ -125,26 +139,34 @@ def _followed(past: Tensor, now: Tensor) -> Tensor:
     return torch.cat([past[:, 1:], now.unsqueeze(1)], 1)
 
 
-def _farther(points: Tensor, moves: Tensor, v: Tensor, f: Tensor, reach: Tensor) -> Tensor:
-    """What a leap from `v` adds to `v + f(v)`, from earlier points and `f` there: (B, n, C, H, W)."""
-    # Differences of close numbers are exact; their products are summed in float64.
-    S = (points - v.unsqueeze(1)).flatten(2).double()
-    Y = (moves - f.unsqueeze(1)).flatten(2).double()
-    good = torch.isfinite(S + Y).all(2).all(1)[:, None, None]  # where not, the loop sees to it
-    S, Y = torch.where(good, S, 0.0), torch.where(good, Y, 0.0)
-    lengths, vectors = torch.linalg.eigh(S @ S.mT)
-    rounding = ROUNDING * torch.finfo(v.dtype).eps ** 2 / 4 * squared_norm(torch.where(good[..., None], v, 0))
-    least = torch.maximum(INDEPENDENT * lengths[:, -1], rounding)[:, None]
-    # Columns of S^T C are orthonormal, or 0 where nothing but rounding would be left.
+def _farther(points: Tensor, moves: Tensor, v: Tensor, f: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """What a leap from `v` adds to `v + f(v)`, from earlier points and `f` there: (B, n, C, H, W).
+
+    And where changes shrink along all that is known, (B,): elsewhere a leap adds nothing.
+    """
+    # Differences of close numbers are exact.
+    S, Y = (points - v.unsqueeze(1)).unbind(1), (moves - f.unsqueeze(1)).unbind(1)
+    SS, SY, Sf = _products(S, S), _products(S, Y), _products(S, [f])
+    good = torch.isfinite(torch.cat([SS, SY, Sf], 2)).all(2).all(1)[:, None, None]
+    SS, SY, Sf = (torch.where(good, product, 0.0) for product in (SS, SY, Sf))  # the loop sees to what is not finite
+    lengths, vectors = torch.linalg.eigh(SS)
+    rounding = ROUNDING * (torch.finfo(v.dtype).eps / 2) ** 2 * squared_norm(v)
+    least = torch.maximum(INDEPENDENT * lengths[:, -1], torch.where(good.flatten(), rounding, 0.0))[:, None]
+    # The columns of S C are orthonormal, or 0 where nothing but rounding would be left.
     C = vectors * torch.where(lengths > least, lengths.clamp_min(least).rsqrt(), 0.0)[:, None]
-    B = -C.mT @ (S @ Y.mT) @ C
+    B = -C.mT @ SY @ C
     mu, turn = torch.linalg.eigh((B + B.mT) / 2)
     C = C @ turn
-    along = C.mT @ (S @ torch.where(good, f.flatten(1).unsqueeze(-1), 0).double())
+    shrink = (mu > -1 / REACH_MOST).all(1)
     gain = 1 / torch.maximum(mu, 1 / reach[:, None]).clamp_max(1)
-    gain = torch.where((mu > -1 / REACH_MOST).all(1, keepdim=True), gain, 1.0)
-    weights = C @ ((gain - 1).unsqueeze(-1) * along)
-    return (weights.mT @ S).reshape(v.shape).to(v)
+    weights = C @ (torch.where(shrink[:, None], gain - 1, 0.0).unsqueeze(-1) * (C.mT @ Sf))
+    extra = sum((per_picture(weights[:, i, 0], s.double()) * s for i, s in enumerate(S)), torch.zeros_like(v).double())
+    return torch.where(good[..., None], extra, 0.0).to(v), shrink
+
+
+def _products(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
+    """Inner products of pictures, summed in float64: (B, n, m)."""
+    return torch.stack([torch.stack([dot(a, b) for b in right], 1) for a in left], 1)
 
 
 def _as(value: PerPicture, like: Tensor) -> Tensor:
