@@ -18,7 +18,8 @@ from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.relaxed import Relaxed
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.methods import make_method
-from pnpladmm.solvers import LeapingLADMM
+from pnpladmm.solvers import LeapingLADMM, leaping
+from pnpladmm.solvers.ladmm import LADMMState
 from pnpladmm.solvers.leaping import REACH_LEAST, LeapingState, _farther
 from pnpladmm.tensors import PerPicture
 
@@ -176,6 +177,20 @@ def test_what_is_proved_for_convex_priors_is_not_claimed() -> None:
     assert pl.solve(problem, small, 5).certificate.level is pl.Level.OUTSIDE
     plain = pl.LADMM(Tikhonov(), SIGMA, beta=small.beta, L_x=small.L_x)
     assert pl.solve(problem, plain, 5).certificate.level is pl.Level.CONVEX
+
+
+def test_after_its_last_leap_it_is_ladmm(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _ = small_problem(SIGMA)
+    d = denoiser(network())
+    method = LeapingLADMM.certified(d, problem, SIGMA)
+    at_10 = pl.solve(problem, method, 10, 0).state
+    monkeypatch.setattr(leaping, "MOST", 2)
+    result = pl.solve(problem, method, 23, 0)
+    assert int(result.history.denoiser_calls[-1]) == 25
+    plain = pl.LADMM(d, SIGMA, beta=method.beta, L_x=method.L_x)
+    assert isinstance(at_10, LeapingState)
+    same = LADMMState(x=at_10.x, z=at_10.z, u=at_10.u, Hx=at_10.Hx, v=at_10.v, iteration=10)
+    assert torch.equal(result.image, pl.solve(problem, plain, 13, 0, start=same).image)
 
 
 def test_calls_are_counted_with_those_of_leaps() -> None:
