@@ -9,11 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from pnpladmm.denoisers.base import EvaluablePrior
 from pnpladmm.solvers.certificate import Theorem
 from pnpladmm.solvers.ladmm import LADMM, LADMMState
 from pnpladmm.solvers.method import Start, State, keep_finished
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, PerPicture, dot, per_picture, squared_norm
+from pnpladmm.tensors import InputError, dot, per_picture, squared_norm
 
 REACH, REACH_LEAST, REACH_MOST = 128.0, 2.0, 512.0
 """A leap goes so much farther than an iteration along any direction: at first, at least and at most."""
@@ -98,13 +99,13 @@ class LeapingLADMM(LADMM):
     def prior_term(self, state: State) -> Tensor | None:
         """`L_x phi(x)`, which every step has asked the denoiser for already."""
         assert isinstance(state, LeapingState)
-        return None if state.phi is None else _as(self.L_x, state.phi) * state.phi
+        phi = state.phi
+        return None if phi is None else torch.as_tensor(self.L_x, dtype=phi.dtype, device=phi.device) * phi
 
     def _phi(self, x: Tensor, v: Tensor) -> Tensor:
-        phi = getattr(self.denoiser, "prior", lambda *_: None)(x, v, self.sigma_d)
+        phi = self.denoiser.prior(x, v, self.sigma_d) if isinstance(self.denoiser, EvaluablePrior) else None
         if phi is None:
             raise InputError("this denoiser cannot tell its prior: leaps need it; use LADMM")
-        assert isinstance(phi, Tensor)
         return phi
 
     def theorem(self, problem: Problem) -> Theorem:
@@ -170,7 +171,3 @@ def _farther(points: Tensor, moves: Tensor, v: Tensor, f: Tensor, reach: Tensor)
 def _products(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
     """Inner products of pictures, summed in float64: (B, n, m)."""
     return torch.stack([torch.stack([dot(a, b) for b in right], 1) for a in left], 1)
-
-
-def _as(value: PerPicture, like: Tensor) -> Tensor:
-    return torch.as_tensor(value, dtype=like.dtype, device=like.device)
