@@ -16,6 +16,7 @@ A denoiser that shrinks the mode only helps, so divergence is to be found at or 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def make_parameters(setup: Setup) -> dict[str, Any]:
             batches = setup.batches(samples, repeat=len(panel["r"]))
             units += [_curve_unit(setup, batch, noise, panel) for batch in batches]
         betas = QUICK_BETAS if setup.quick else BETAS
-        sigma_d = setup.row(certified, noise)["sigma_d"]
+        sigma_d = _sigma_inside(setup, certified, noise)
         batches = setup.batches(samples, repeat=len(betas))
         units += [_limit_unit(setup, batch, noise, betas, sigma_d) for batch in batches]
     curves: dict[tuple[float, str], list[tuple[Unit, dict[str, Any]]]] = {}
@@ -79,10 +80,19 @@ def make_parameters(setup: Setup) -> dict[str, Any]:
     return data
 
 
+def _sigma_inside(setup: Setup, certified: Compared, noise: float) -> float:
+    """The `sigma_d` (of 255) of certified runs; where they are relaxed, the one of a prior as strong without it.
+
+    A prior's strength grows like `gamma sigma_d^2`: exactly so where `D` is linear and near to `Id`.
+    """
+    row = setup.row(certified, noise)
+    return row["sigma_d"] * math.sqrt(row["relaxation"])
+
+
 def _panels(setup: Setup, ladmm: Compared, certified: Compared, noise: float) -> list[dict[str, Any]]:
     """Each a fixed denoiser and pairs `beta / L_h`, `r`; in the first, `L_x` is tuned LADMM's and `beta` follows."""
     tuned: Row = setup.row(ladmm, noise)
-    inside: float = setup.row(certified, noise)["sigma_d"]
+    inside = _sigma_inside(setup, certified, noise)
     some = slice(None, None, 2) if setup.quick else slice(None)
     at_tuned, at_noise, inner = RATIOS_AT_TUNED[some], RATIOS_AT_NOISE[some], BETAS_INSIDE[some]
     # L_x / L_h, the pictures' ||H||^2 left out: beta = L_x / (r ||H||^2).

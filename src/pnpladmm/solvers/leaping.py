@@ -19,7 +19,7 @@ from pnpladmm.tensors import InputError, dot, per_picture, squared_norm
 REACH, REACH_LEAST, REACH_MOST = 128.0, 2.0, 512.0
 """A leap goes so much farther than an iteration along any direction: at first, at least and at most."""
 MOST = 60
-"""Leaps of a run: of 117 that converged none took more than 45, and those that never do are led astray by more."""
+"""Leaps of a run: nearly all converge with fewer, and those that do not are led astray by more."""
 LONGER, SHORTER = 2.0, 0.25
 """What `reach` is multiplied by after a leap that was taken, and after one that was not."""
 INDEPENDENT, ROUNDING = 1e-9, 10.0
@@ -54,10 +54,10 @@ class LeapingLADMM(LADMM):
         v = v_n + f_n,    along an eigenvector    v = v_n + f_n / min(1, max(mu, 1 / reach)),
         x = D(v),    z = Hx,    u = grad h(z) / beta,
 
-    Newton's step to where nothing changes any more. With a `mu < 0` among them changes grow, and the leap is just one
-    more iteration: a long one would lead far from where the iterations go, to lower values of `E` and to worse pictures
-    (12 dB instead of 22 was seen). A leap is a start, and the theorem is about any; since none raises the Lagrangian,
-    it is about all iterations (docs/proof.md, statement 7).
+    Newton's step to where nothing changes any more. With a `mu < 0` among them (below `-1 / REACH_MOST`: nearer to 0
+    one cannot tell) changes grow, and the leap is just one more iteration: a long one would lead far from where the
+    iterations go, to lower values of `E` and to worse pictures (12 dB instead of 22 was seen). A leap is a start, and
+    the theorem is about any; since none raises the Lagrangian, it is about all iterations (docs/proof.md, statement 7).
 
     The denoiser must know its prior: without a Lagrangian there is no telling which leaps are good. The state holds 12
     pictures more than LADMM's.

@@ -13,12 +13,12 @@ for. What counts is the largest `lambda` over all pictures, so the points are a 
 visit a few products with the Hessian improve `u`, going on from the last visit's, and the point climbs: its noise
 changes along the gradient of `end lambda`, by a vector of norm 2 sigma. After a training without climbing `lambda` was
 0.95 on nearly every picture, with `u` all over it, and 1.05 on one of 68, around a single pixel; after one with it, it
-was at most 0.967 on all. A point that stays far from the bound, or that was visited often, gives way to a new crop, or
+was at most 0.97 on all. A point that stays far from the bound, or that was visited often, gives way to a new crop, or
 to a step of the denoiser from where it was, as iterations take them.
 
 The lower end (`end = -1`, `bound = growth`, where a growth is given) is about how soon a run settles. Where
 `lambda < 0`, `D` enlarges what differs along `u`; in a restored picture only the data hold that back, and of what the
-blur has erased they know little: stripes grew for a thousand iterations (docs/proof.md). Points at this end are like
+blur has erased they know little: whole pictures were lost (docs/proof.md). Points at this end are like
 what solvers show the denoiser: smooth (enlarged two- or fourfold), with little noise, and taken a step by it at each
 visit. Under the noise that it is told the error wants growth, where noise hides which of two edges there was, and it
 may have it.
