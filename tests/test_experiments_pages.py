@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pnpladmm.experiments.protocol import METHODS, chosen_methods
 from pnpladmm.experiments.stability import diverged, make_parameters
 from pnpladmm.experiments.stability_page import draw_parameters, linear_limit
 from pnpladmm.experiments.table import make_table
+from pnpladmm.settings import FILE
 from pnpladmm.tensors import InputError
 
 
@@ -57,6 +59,17 @@ def test_where_ladmm_diverges(tmp_path: Path) -> None:
     assert outside
     assert not any(curve["diverged"] for curve in inside)
     assert all(curve["diverged"] for curve in outside)
+
+
+def test_relaxed_runs_stand_for_a_prior_as_strong_without_relaxation(tmp_path: Path) -> None:
+    table = json.loads(FILE.read_text())
+    table["identity"] = {"certified": {"10": {"sigma_d": 8.0, "relaxation": 0.25}}}
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(table))
+    data = make_parameters(quick(tmp_path / "out", denoiser_name="identity", settings_file=path))
+    used = {panel["part"]: panel["sigma_d"] for panel in data["panels"]}
+    assert used["L_x"] == used["beta, L_x inside"] == pytest.approx(4.0)
+    assert used["beta, tuned L_x"] == table["drunet"]["ladmm"]["10"]["sigma_d"]
 
 
 def test_the_linear_limit_is_that_of_the_matrix() -> None:
