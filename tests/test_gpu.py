@@ -214,6 +214,13 @@ def test_forty_crops_are_one_call_of_the_network() -> None:
     assert seen == [x.shape]
 
 
+def test_networks_in_float32_agree_with_the_cpu() -> None:
+    """To what float32 allows: TF32 or float16 would be off by 1e-4 and more."""
+    x = torch.rand(2, 3, 64, 72, generator=torch.Generator().manual_seed(0))
+    on_cpu, on_gpu = (pl.load_denoiser("light", device, torch.float32) for device in ("cpu", "cuda"))
+    torch.testing.assert_close(on_gpu(x.cuda(), SIGMA).cpu(), on_cpu(x, SIGMA), atol=1e-5, rtol=0)
+
+
 def test_compression_on_the_gpu() -> None:
     operator = segments(1, 96)
     on_gpu = pl.SpatiallyVaryingBlur(operator.kernels.squeeze(2).cuda(), operator.weights.squeeze(2).cuda())

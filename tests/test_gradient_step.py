@@ -12,8 +12,8 @@ from torch import Tensor
 import pnpladmm as pl
 from gradient_step_cases import SIGMA, denoiser, network, pictures
 from pnpladmm.denoisers import pretrained
-from pnpladmm.denoisers.gradient_step import GradientStepDenoiser, full_precision
-from pnpladmm.denoisers.network import NetworkDenoiser
+from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.network import NetworkDenoiser, full_precision
 from pnpladmm.denoisers.pretrained import load_network, multiply_adds_per_pixel, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError, squared_norm

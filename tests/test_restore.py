@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -307,6 +309,26 @@ def test_certified_iterations_after_fast() -> None:
     assert float(psnr(after.result.image, sharp)) > float(psnr(quick.result.image, sharp)) - 1
     with pytest.raises(pl.InputError, match="certify = -1"):
         pl.restore(y, blur, SIGMA, certify=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "precision"),
+    [({}, None), ({"method": "certified", "iterations": 1}, torch.float32), ({"certify": 1}, torch.float32)],
+)
+def test_networks_whose_iterations_are_to_converge_compute_in_float32(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], precision: torch.dtype | None
+) -> None:
+    asked = []
+
+    def load(name: str, device: str | None, precision: torch.dtype | None) -> pl.Denoiser:
+        asked.append(precision)
+        return pl.load_denoiser(name, device, precision)
+
+    # `pnpladmm.restore` is the function that hides its module.
+    monkeypatch.setattr(import_module("pnpladmm.restore"), "load_denoiser", load)
+    y, _, blur = observed(32)
+    pl.restore(y, blur, SIGMA, denoiser="light", **options)
+    assert asked == [precision]
 
 
 def test_every_method_minimises_the_same_energy_with_a_convex_prior() -> None:

@@ -113,7 +113,8 @@ def restore_picture(
     operator = as_operator_for(blur, pixels, boundary)
     variances = _variance_map(pixels, counts, variance, valid)
     sigma = _noise_level(pixels, noise, variances, valid, notes)
-    chosen = _denoiser(denoiser, device)
+    # The rounding of float16 changes a picture by 1e-4 at each iteration: those that are to converge need better.
+    chosen = _denoiser(denoiser, device, torch.float32 if certify or method == "certified" else None)
     problem = _problem(pixels, operator, sigma, variances, counts, valid, method)
     if isinstance(method, str):
         method = make_method(method, chosen, problem, sigma, strength, iterations)
@@ -170,9 +171,9 @@ def _pixels(picture: Any, device: str | None) -> tuple[Tensor, Tensor | None]:
     return picture.to(device), None
 
 
-def _denoiser(denoiser: str | Path | Denoiser | None, device: str | None) -> Denoiser:
+def _denoiser(denoiser: str | Path | Denoiser | None, device: str | None, precision: torch.dtype | None) -> Denoiser:
     if denoiser is None or isinstance(denoiser, str | Path):
-        return load_denoiser(denoiser or "light", device)
+        return load_denoiser(denoiser or "light", device, precision)
     if not callable(denoiser):
         raise InputError(
             f"denoiser is a {type(denoiser).__name__}: give a name, a weight file or a callable d(x, sigma)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from pnpladmm.denoisers.base import Denoiser, Promise, promise_of
 from pnpladmm.denoisers.network import as_denoiser
 from pnpladmm.denoisers.pretrained import SHIPPED, load_network
@@ -23,12 +25,15 @@ CLASSICAL: dict[str, Callable[[], Denoiser]] = {
 }
 
 
-def load_denoiser(name: str | Path, device: str | None = None) -> Denoiser:
-    """A denoiser by name (a classical prior or a shipped network), or from a file of weights."""
+def load_denoiser(name: str | Path, device: str | None = None, precision: torch.dtype | None = None) -> Denoiser:
+    """A denoiser by name (a classical prior or a shipped network), or from a file of weights.
+
+    `precision` is what a network computes in: by default float16 on GPUs (gradient steps: float32), else float32.
+    """
     check_denoiser(name)
     if str(name) in CLASSICAL:
         return CLASSICAL[str(name)]()
-    return load_network(name, device=device)
+    return load_network(name, device=device, precision=precision)
 
 
 def check_denoiser(name: str | Path) -> None:

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Literal
@@ -30,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pnpladmm.denoisers.base import Promise
-from pnpladmm.denoisers.network import GPU_PIXELS, SIGMA_MAX, NetworkDenoiser, _checked_sigma
+from pnpladmm.denoisers.network import GPU_PIXELS, SIGMA_MAX, NetworkDenoiser, _checked_sigma, full_precision
 from pnpladmm.denoisers.ritz import Ritz, largest_eigenvalue
 from pnpladmm.denoisers.smooth_unet import Linearisation, SmoothUNet
 from pnpladmm.tensors import InputError, PerPicture, squared_norm, version_of
@@ -315,23 +314,3 @@ class _Meter:
         self._vector = found.vector
         self._measured += 1
         return found.value
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Products on GPUs in float32 proper (TF32 would round what they multiply to 10 bits), convolutions repeatable."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    conv = getattr(cudnn, "conv", None)
-    # Newer versions of torch refuse a mixture of the two ways to say it.
-    name, exact = ("allow_tf32", False) if conv is None else ("fp32_precision", "ieee")
-    places = (conv or cudnn, matmul)
-    before, repeatable = [getattr(place, name) for place in places], cudnn.deterministic
-    try:
-        for place in places:
-            setattr(place, name, exact)
-        cudnn.deterministic = True
-        yield
-    finally:
-        for place, value in zip(places, before, strict=True):
-            setattr(place, name, value)
-        cudnn.deterministic = repeatable

@@ -7,7 +7,8 @@ intensity range, precision and memory layout. `as_denoiser` wraps what a user br
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -126,7 +127,8 @@ class NetworkDenoiser:
         plain = bool((gain == 1).all())  # gains are on the CPU: looking at them waits for nothing
         step = 1 if self.device.type == "cpu" else max(1, GPU_PIXELS // (height * width))
         restored = torch.empty_like(x, memory_format=torch.contiguous_format)
-        with torch.inference_mode():
+        exact = full_precision() if self.precision == torch.float32 else nullcontext()
+        with torch.inference_mode(), exact:
             for start in range(0, len(x), step):
                 part = slice(start, start + step)
                 scaled = x[part].to(self.device)
@@ -153,6 +155,26 @@ class NetworkDenoiser:
         """Name, channels and promise."""
         counts = "/".join(map(str, self.channels))
         return f"NetworkDenoiser({self.name!r}, channels={counts}, promise={self.promise.name})"
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products on GPUs in float32 proper (TF32 would round what they multiply to 10 bits), convolutions repeatable."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    conv = getattr(cudnn, "conv", None)
+    # Newer versions of torch refuse a mixture of the two ways to say it.
+    name, exact = ("allow_tf32", False) if conv is None else ("fp32_precision", "ieee")
+    places = (conv or cudnn, matmul)
+    before, repeatable = [getattr(place, name) for place in places], cudnn.deterministic
+    try:
+        for place in places:
+            setattr(place, name, exact)
+        cudnn.deterministic = True
+        yield
+    finally:
+        for place, value in zip(places, before, strict=True):
+            setattr(place, name, value)
+        cudnn.deterministic = repeatable
 
 
 class CallableDenoiser:
