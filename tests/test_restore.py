@@ -139,43 +139,6 @@ def test_unknown_border_beats_circular_by_a_decibel_at_the_border() -> None:
     assert quality["unknown"] > quality["circular"] + 1
 
 
-def test_settings_follow_the_noise() -> None:
-    levels = torch.tensor([0.1, 0.5, 1, 2, 5, 10, 15, 30, 40, 80], dtype=torch.float64) / 255
-    for denoiser, methods in settings.shipped_settings().items():
-        for method, rows in methods.items():
-            named = pl.as_denoiser(lambda x, sigma: x)
-            named.name = denoiser
-            for level, row in rows.items():
-                found = settings.tuned(named, method, torch.tensor([level / 255], dtype=torch.float64))
-                for name, value in row.items():
-                    unit = 255 if name in settings.NOISE_LEVELS else 1
-                    assert float(found[name]) == pytest.approx(value / unit), (denoiser, method, level, name)
-            if method == "richardson-lucy":
-                continue
-            ends = settings.tuned(named, method, levels)["sigma_d"]
-            assert float(ends[1]) == pytest.approx(float(ends[2]) / 2), "below the table it scales with the noise"
-            assert float(ends[-1]) == float(ends[-2]), "beyond the table it stays"
-            assert bool((ends > 0).all())
-
-
-def test_settings_between_8_and_24_calls_lie_between_theirs() -> None:
-    sigma = torch.tensor([20 / 255], dtype=torch.float64)
-    few, middle, many = (settings.tuned_fast(None, calls, sigma) for calls in (8, 14, 24))
-    for name, value in middle.items():
-        low, high = sorted((float(few[name]), float(many[name])))
-        assert low * (1 - 1e-9) <= float(value) <= high * (1 + 1e-9), name
-    assert settings.tuned_fast(None, 4, sigma) == few
-    assert settings.tuned_fast(None, 40, sigma) == many
-
-
-@pytest.mark.parametrize("text", ["", "[1]", '{"drunet": 3}', '{"drunet": {"fast-8": {"one": {"mu": 1}}}}'])
-def test_a_broken_table_of_settings_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "settings.json"
-    path.write_text(text)
-    with pytest.raises(pl.InputError, match=r"settings\.json: not a table of settings"):
-        settings.read_settings(path)
-
-
 @pytest.mark.parametrize(("method", "denoiser"), [("fast", "light"), ("fast", "tv"), ("admm", "tv"), ("fista", "tv")])
 def test_pictures_of_a_batch_do_not_depend_on_their_neighbours(method: str, denoiser: str) -> None:
     """Estimated noise, settings, norm and all."""

@@ -61,7 +61,7 @@ def summary(data: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "gradient_fall": min(run["gradient_fall"] for run in runs),
                     "psnr_start": mean(run["psnr_start"] for run in runs),
                     "psnr_end": mean(run["psnr_end"] for run in runs),
-                    "lost": max(max(run["psnr_start"], *_known(run["psnr"])) - run["psnr_end"] for run in runs),
+                    "lost": max(max([run["psnr_start"], *_known(run["psnr"])]) - run["psnr_end"] for run in runs),
                 }
             )
     return rows
