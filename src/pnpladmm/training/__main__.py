@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--warmup-steps", type=int, default=Recipe.warmup_steps)
     add("--weak-noise", type=float, default=Recipe.weak_noise, help="share of crops with sigma below 12/255")
     add("--ema", type=float, default=Recipe.ema, help="decay of the weight average")
+    add("--revive", type=int, default=0, help="how often hidden channels that are never active start again")
     add("--seed", type=int, default=0)
     add("--device", default="cpu", help="cpu or cuda")
     add("--precision", default=None, help="float32 (default on CPUs) or bfloat16 (default on GPUs)")

@@ -24,6 +24,7 @@ from pnpladmm.training.checkpoint import checkpoint_path, read_checkpoint, write
 from pnpladmm.training.data import CropStore
 from pnpladmm.training.evaluate import psnr_table
 from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
+from pnpladmm.training.revive import follow, revive
 
 MAX_ROLLBACKS = 5
 VALIDATION_SIGMAS = (5.0, 15.0, 25.0, 50.0)
@@ -83,6 +84,7 @@ class Training:
         self.generator = torch.Generator(self.device).manual_seed(recipe.seed)
         self.step = 0
         self.rate_factor = 1.0
+        self.revivals = 0
         self.loss = math.nan
         self.psnr: dict[str, float] = {}
         self.psnr_on: str | None = None
@@ -113,6 +115,7 @@ class Training:
         numbers = read_checkpoint(path, self.network, self.average, self.optimizer, self.generator, self.more)
         self.step = int(numbers.get("step", 0))
         self.rate_factor = numbers.get("rate_factor", 1.0)
+        self.revivals = int(numbers.get("revivals", 0))
         self.loss = numbers.get("loss", math.nan)
         self.began -= numbers.get("seconds", 0.0)
 
@@ -131,9 +134,7 @@ class Training:
         rate = self.rate_factor * recipe.learning_rate_at(self.step, self.share)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        clean = self.pictures.crops(recipe.batch, recipe.crop, self.generator)
-        sigma = draw_sigma(recipe.batch, recipe.weak_noise, self.generator)
-        noise = torch.empty_like(clean).normal_(generator=self.generator)
+        clean, noise, sigma = self._draw()
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss_of(clean, noise, sigma)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -146,6 +147,21 @@ class Training:
         with torch.no_grad():
             torch._foreach_lerp_(self._averaged, self._live, 1 - keep)
         return loss.detach()
+
+    def _draw(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Crops, noise of deviation 1, and noise levels of one batch."""
+        recipe = self.recipe
+        clean = self.pictures.crops(recipe.batch, recipe.crop, self.generator)
+        sigma = draw_sigma(recipe.batch, recipe.weak_noise, self.generator)
+        return clean, torch.empty_like(clean).normal_(generator=self.generator), sigma
+
+    def _revive(self) -> str:
+        """Start lost channels again; what the log says of it."""
+        clean, noise, sigma = self._draw()
+        blocks = revive(self.network, clean + sigma.reshape(-1, 1, 1, 1) * noise, sigma, self.generator)
+        averages: dict[Tensor, Tensor] = dict(zip(self.network.parameters(), self._averaged, strict=True))
+        self.revivals += 1
+        return follow(blocks, averages, self.optimizer)
 
     def _add_gradients(self) -> None:
         """Add the gradients of what a training wants beyond a small error; most want nothing."""
@@ -163,6 +179,7 @@ class Training:
         last_checkpoint = last_validation = self.seconds
         while self.share < 1:
             began, first = self.seconds, self.step
+            revived = self._revive() if recipe.revival_due(self.revivals, self.share) else ""
             total = torch.zeros((), device=self.device)
             while self.share < 1 and self.step - first < recipe.log_steps:
                 total += self._advance()
@@ -188,7 +205,8 @@ class Training:
             crops = (self.step - first) * recipe.batch
             speed = crops / max(1e-9, self.seconds - began)
             rate = float(self.optimizer.param_groups[0]["lr"])
-            say(Progress(self.step, self.seconds, min(1.0, self.share), loss, rate, speed, psnr, self._note()))
+            note = revived + self._note()
+            say(Progress(self.step, self.seconds, min(1.0, self.share), loss, rate, speed, psnr, note))
         self.ended = time.monotonic()
         # Weights first: they are what a training is for, and validation may take a while.
         self.save()
@@ -206,6 +224,7 @@ class Training:
             "seconds": self.seconds,
             "loss": self.loss,
             "rate_factor": self.rate_factor,
+            "revivals": float(self.revivals),
         }
         path = checkpoint_path(self.recipe.out)
         write_checkpoint(path, self.network, self.average, self.optimizer, self.generator, numbers, self.more)
@@ -254,6 +273,7 @@ class Training:
             "sigma_range": "0..60/255",
             "weak_noise_share": recipe.weak_noise,
             "weight_average": recipe.ema,
+            "revivals": self.revivals,
             "loss": "squared error, weighted by the noise level alone",
             "final_loss": self.loss if math.isfinite(self.loss) else None,
             "started_from": recipe.start.name if recipe.start is not None else None,

@@ -47,6 +47,8 @@ class Recipe:
     ema: float = 0.999
     clip: float | None = None
     """Longer gradients are cut to this norm; by default 1, and 100 for gradient steps (`gradient_limit`)."""
+    revive: int = 0
+    """How often channels that are lost start again (training/revive.py), evenly over the first half of the budget."""
     seed: int = 0
     device: str = "cpu"
     precision: str = "float32"
@@ -89,6 +91,11 @@ class Recipe:
             raise InputError(f"penalty = {self.penalty}, margin = {self.margin}: give at least 0, and less than 1")
         if self.growth is not None and not (math.isfinite(self.growth) and self.growth >= 0):
             raise InputError(f"growth = {self.growth}: give a number of at least 0")
+        if self.revive < 0 or (self.revive and self.network == "prox-drunet"):
+            raise InputError(
+                f"revive = {self.revive}, network {self.network}: give at least 0, and 0 for prox-drunet, which loses "
+                "no channels: it is smooth"
+            )
         if self.channels not in (1, 3):
             raise InputError(f"channels = {self.channels}: give 1 (grey) or 3 (colour)")
         if not 0 <= self.weak_noise <= 1:
@@ -118,6 +125,10 @@ class Recipe:
         by_time = seconds / (60 * self.minutes) if self.minutes is not None else 0.0
         by_steps = step / self.steps if self.steps is not None else 0.0
         return max(by_time, by_steps)
+
+    def revival_due(self, done: int, progress: float) -> bool:
+        """Is it time for one more, `done` of them done?"""
+        return done < self.revive and progress >= 0.5 * done / self.revive
 
     def learning_rate_at(self, step: int, progress: float) -> float:
         """Linear over the first `warmup_steps`, then half a cosine down to 0 over the budget."""
