@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+import skimage.data
 import torch
 from torch import Tensor
 
@@ -146,8 +147,19 @@ def objective(d: GradientStepDenoiser, w: Tensor, v: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("relaxation", [1.0, 0.6])
 def test_the_step_minimises_its_proximal_problem(relaxation: float) -> None:
-    d = denoiser(network(size=16), relaxation=relaxation)
-    v = pictures(size=16)
+    assert_minimises(denoiser(network(size=16), relaxation=relaxation), pictures(size=16))
+
+
+def test_the_shipped_weights_minimise_theirs() -> None:
+    """On a piece of a photograph with noise."""
+    d = load_network("prox-drunet", device="cpu", precision=torch.float64)
+    assert isinstance(d, GradientStepDenoiser)
+    x = torch.from_numpy(skimage.data.astronaut()[80:112, 200:232] / 255).permute(2, 0, 1)[None]
+    assert_minimises(d, x + SIGMA * torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(0)))
+
+
+def assert_minimises(d: GradientStepDenoiser, v: Tensor) -> None:
+    """`D(v)` against 100 others, from near to far."""
     best = float(objective(d, v, v))
     generator = torch.Generator().manual_seed(1)
     for trial in range(100):
@@ -207,13 +219,11 @@ def test_the_prior_is_nonnegative_and_its_gradient_is_v_minus_x() -> None:
     assert phi(v) > 0.9 * float(d.energy(x, SIGMA)) > 0
     assert d.prior(v, None, SIGMA) is None
     # What a call kept is used for the very same picture and noise level only.
-    first = d.prior(x, v, SIGMA)
     d(v, SIGMA)
     v += 0.01
     assert float(d.energy(v, SIGMA)) == float(denoiser(d._smooth[1]).energy(v, SIGMA))
     d(v, SIGMA)
     assert float(d.energy(v, 2 * SIGMA)) == float(denoiser(d._smooth[1]).energy(v, 2 * SIGMA))
-    assert first is not None
 
 
 # --- files and names ---------------------------------------------------------------------------------------------

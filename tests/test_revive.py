@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.tensors import InputError
+from pnpladmm.training.__main__ import main
 from pnpladmm.training.checkpoint import write_weights
 from pnpladmm.training.loop import Progress, Training, train
 from pnpladmm.training.recipe import Recipe
@@ -110,46 +113,106 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_training_revives_as_often_as_it_was_asked_to(folder: Path, tmp_path: Path) -> None:
-    network, *_ = broken("light")
-    start = tmp_path / "start.safetensors"
-    write_weights(start, network.state_dict(), {})
-    out = tmp_path / "out.safetensors"
-    recipe = Recipe(
-        data=folder, out=out, start=start, steps=40, batch=4, crop=16, warmup_steps=5, log_steps=5, revive=2,
-        learning_rate=1e-4,
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    """The weights of a light network with two lost channels."""
+    path = tmp_path / "start.safetensors"
+    write_weights(path, broken("light")[0].state_dict(), {})
+    return path
+
+
+def recipe(folder: Path, start: Path, **changes: object) -> Recipe:
+    short = Recipe(
+        data=folder, out=start.parent / "out.safetensors", start=start, steps=40, batch=4, crop=16, warmup_steps=5,
+        log_steps=5, revive=2, learning_rate=1e-4,
     )  # fmt: skip
+    return replace(short, **changes)  # type: ignore[arg-type]
+
+
+def notes(said: list[Progress]) -> dict[int, str]:
+    return {progress.step: progress.note for progress in said if progress.note}
+
+
+def test_a_training_revives_as_often_as_it_was_asked_to(folder: Path, start: Path) -> None:
     said: list[Progress] = []
-    card = train(recipe, said.append)
+    card = train(recipe(folder, start), said.append)
     assert card["revivals"] == 2
-    notes = {progress.step: progress.note for progress in said if progress.note}
-    assert list(notes) == [5, 15]  # at the start, and after a quarter of the budget
-    assert "of 38 hidden channels" in notes[5]
-    assert int(notes[5].split()[1]) >= 2
+    assert list(notes(said)) == [5, 15]  # at the start, and after a quarter of the budget
+    assert "of 38 hidden channels" in notes(said)[5]
+    assert int(notes(said)[5].split()[1]) >= 2
 
 
-def test_the_average_and_the_optimiser_follow(folder: Path, tmp_path: Path) -> None:
-    network, *_ = broken("light")
-    start = tmp_path / "start.safetensors"
-    write_weights(start, network.state_dict(), {})
-    training = Training(
-        Recipe(data=folder, out=tmp_path / "out.safetensors", start=start, steps=9, batch=4, crop=16, revive=1)
-    )
+def test_the_command_line_revives(folder: Path, start: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--steps", "4", "--batch", "2", "--crop", "16", "--log-steps", "2", "--revive", "1"]
+    assert main([str(folder), str(start.parent / "out.safetensors"), "--start", str(start), *options]) == 0
+    out = capsys.readouterr().out
+    assert "  revived " in out
+    assert out.count(" of 38 hidden channels") == 1
+
+
+def test_a_resumed_training_revives_only_what_is_still_to_come(folder: Path, start: Path) -> None:
+    first = Training(recipe(folder, start, steps=20, checkpoint_seconds=0.0))
+    first.run()
+    assert first.revivals == 2
+    said: list[Progress] = []
+    resumed = Training(recipe(folder, start, steps=100, revive=3))
+    assert resumed.revivals == 2
+    resumed.run(said.append)
+    assert list(notes(said)) == [40]  # the third is due after a third of the steps; windows are of 5
+
+
+def test_after_a_loss_that_is_not_finite_what_was_revived_is_still_there(folder: Path, start: Path) -> None:
+    training = Training(recipe(folder, start, revive=1, learning_rate=1e-9))
+    step, calls = training._advance, 0
+    inner = training.network.get_submodule("down1.0.inner")
+
+    def advance() -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            with torch.no_grad():
+                inner.weight.fill_(math.nan)  # type: ignore[operator]
+        return step()
+
+    training._advance = advance  # type: ignore[method-assign]
+    assert training.run()["revivals"] == 1
+    assert training.rate_factor == 0.5
+    assert float(inner.weight[[1, 3]].detach().std()) > 0.05  # type: ignore[index]  # not -1 and zeros
+    assert not training.average["down1.0.outer.weight"][:, [1, 3]].abs().max() > 1e-6
+
+
+def test_the_average_and_the_optimiser_follow(folder: Path, start: Path) -> None:
+    training = Training(recipe(folder, start))
     for _ in range(3):
         training._advance()
     inner = training.network.get_submodule("down1.0.inner")
     outer = training.network.get_submodule("down1.0.outer")
     assert isinstance(inner.weight, nn.Parameter)
     assert isinstance(outer.weight, nn.Parameter)
-    note = training._revive()
-    assert note.startswith("  revived ")
+    state = training.optimizer.state
+    kinds = ("exp_avg", "exp_avg_sq")
+    for weight in (inner.weight, outer.weight):
+        for kind in kinds:
+            state[weight][kind].fill_(1.0)
+    assert training._revive().startswith("  revived ")
     assert torch.equal(training.average["down1.0.inner.weight"][[1, 3]], inner.weight[[1, 3]])
     assert not training.average["down1.0.outer.weight"][:, [1, 3]].any()
-    state = training.optimizer.state
-    for moment in ("exp_avg", "exp_avg_sq"):
-        assert not state[inner.weight][moment][[1, 3]].any()
-        assert not state[outer.weight][moment][:, [1, 3]].any()
-        assert state[inner.weight][moment][[0, 2]].any()
+    for kind in kinds:
+        assert not state[inner.weight][kind][[1, 3]].any()
+        assert not state[outer.weight][kind][:, [1, 3]].any()
+        assert bool((state[inner.weight][kind][[0, 2]] == 1).all())
+        assert bool((state[outer.weight][kind][:, [0, 2]] == 1).all())
+
+
+def test_channels_are_lost_below_a_thousandth_of_the_pixels() -> None:
+    """One active pixel in 8,192 is too few, 16 are enough."""
+    network, inner, _ = broken("drunet")
+    x, sigma = torch.full((2, 3, 64, 64), 0.5), torch.tensor([0.05, 0.05])
+    x[0, :, 20, 20] = -1.0
+    assert lost_in(revive(network, x, sigma, torch.Generator().manual_seed(2)), inner) == [1, 3]
+    network, inner, _ = broken("drunet")
+    x[0, :, 20:24, 20:24] = -1.0
+    assert lost_in(revive(network, x, sigma, torch.Generator().manual_seed(2)), inner) == []
 
 
 @pytest.mark.parametrize(("network", "times"), [("light", -1), ("prox-drunet", 1)])

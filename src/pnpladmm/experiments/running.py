@@ -50,6 +50,8 @@ class Setup:
     count: int | None = None
     device: str | None = None
     """None: the GPU where there is one."""
+    precision: torch.dtype | None = None
+    """What networks compute in. None: float16 on GPUs (gradient steps: float32), else float32."""
     seed: int = 0
     quick: bool = False
     settings_file: Path | None = None
@@ -97,7 +99,7 @@ class Setup:
     @cached_property
     def denoiser(self) -> Denoiser:
         """Loaded once, onto the device."""
-        return load_denoiser(self.chosen_denoiser, str(self.where))
+        return load_denoiser(self.chosen_denoiser, str(self.where), self.precision)
 
     @property
     def denoiser_title(self) -> str:
@@ -184,6 +186,7 @@ class Setup:
             "data": batch.digest,
             "quick": self.quick,
             "denoiser": self.denoiser_digest,
+            "precision": str(self.precision or "default"),
             "machine": self.machine,
         }
 

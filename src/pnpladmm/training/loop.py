@@ -159,7 +159,7 @@ class Training:
         """Start lost channels again; what the log says of it."""
         clean, noise, sigma = self._draw()
         blocks = revive(self.network, clean + sigma.reshape(-1, 1, 1, 1) * noise, sigma, self.generator)
-        averages: dict[Tensor, Tensor] = dict(zip(self.network.parameters(), self._averaged, strict=True))
+        averages: dict[Tensor, Tensor] = {p: self.average[name] for name, p in self.network.named_parameters()}
         self.revivals += 1
         return follow(blocks, averages, self.optimizer)
 
@@ -179,7 +179,10 @@ class Training:
         last_checkpoint = last_validation = self.seconds
         while self.share < 1:
             began, first = self.seconds, self.step
-            revived = self._revive() if recipe.revival_due(self.revivals, self.share) else ""
+            revived = ""
+            if recipe.revival_due(self.revivals, self.share):
+                revived = self._revive()
+                good = self._snapshot()
             total = torch.zeros((), device=self.device)
             while self.share < 1 and self.step - first < recipe.log_steps:
                 total += self._advance()

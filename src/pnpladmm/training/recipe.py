@@ -127,8 +127,8 @@ class Recipe:
         return max(by_time, by_steps)
 
     def revival_due(self, done: int, progress: float) -> bool:
-        """Is it time for one more, `done` of them done?"""
-        return done < self.revive and progress >= 0.5 * done / self.revive
+        """Is it time for one more, `done` of them done? What is started again in the second half learns no more."""
+        return done < self.revive and 0.5 * done / self.revive <= progress < 0.5
 
     def learning_rate_at(self, step: int, progress: float) -> float:
         """Linear over the first `warmup_steps`, then half a cosine down to 0 over the budget."""
