@@ -209,6 +209,16 @@ def test_killed_and_resumed_it_reaches_the_same_steps_and_loss(folder: Path, tmp
     assert cards[1]["final_loss"] == pytest.approx(cards[0]["final_loss"], rel=0.3)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_drunet_starts_near_the_identity(channels: int) -> None:
+    torch.manual_seed(0)
+    network = new_network("drunet", channels, (16, 16, 16, 16), 1)
+    x = torch.rand(2, channels, 32, 40)
+    with torch.no_grad():
+        restored = network(x, torch.tensor([0.05, 0.2]))
+    assert 0 < float((restored - x).norm() / x.norm()) < 0.03
+
+
 def test_a_loss_that_is_not_finite_rolls_back_and_gives_up_in_the_end(folder: Path, tmp_path: Path) -> None:
     training = Training(recipe(folder, tmp_path / "w.safetensors", steps=20))
     step = training._advance

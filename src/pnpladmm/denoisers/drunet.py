@@ -86,7 +86,17 @@ class DRUNet(nn.Module):
         return restored.to(x.dtype)
 
     def initialise(self) -> None:
-        """Start for a training from nothing: orthogonal matrices of gain 0.2, which keeps blocks near Id."""
+        """Start for a training from nothing: near the identity, which costs no hidden channel its life.
+
+        Orthogonal matrices of gain 0.2 keep blocks near Id; the first channels hand the picture from head to tail,
+        which hardly listens to the others. Without that the first gradients are so long that many channels are never
+        active again (docs/weights.md).
+        """
         for module in self.modules():
             if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
                 nn.init.orthogonal_(module.weight, gain=0.2)
+        with torch.no_grad():
+            self.m_head.weight[: self.channels] = 0
+            self.m_tail.weight *= 0.05
+            for c in range(self.channels):
+                self.m_head.weight[c, c, 1, 1] = self.m_tail.weight[c, c, 1, 1] = 1

@@ -1,7 +1,7 @@
 """Give the hidden channels that a network has lost another start.
 
 In a block `x + outer(relu(inner(x)))` a filter of `inner` whose response is negative everywhere passes nothing on and
-gets no gradient: training on does not bring it back. Networks without biases lose many (docs/weights.md has the counts).
+gets no gradient: training on does not bring it back. Networks without biases lose many (docs/weights.md counts them).
 
 A lost channel gets a random filter, as long as those that work are in the mean and turned so that its mean response is
 positive, and weights of 0 in `outer`: what the network computes stays as it is but for the few pixels where the channel
