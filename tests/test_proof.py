@@ -14,6 +14,7 @@ import torch
 import pnpladmm as pl
 from conftest import positive_blur
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.denoisers.pretrained import new_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.experiments import proof
@@ -122,6 +123,15 @@ def test_every_network_runs_with_the_settings_of_prox_drunet(tmp_path: Path) -> 
     rows = shipped_settings()["prox-drunet"]["certified"]
     assert used == {noise: (rows[noise]["sigma_d"], rows[noise]["relaxation"]) for noise in (1.0, 10.0)}
     assert used[1.0][1] < 1
+
+
+def test_networks_compute_in_float32_on_every_device(tame: tuple[Setup, dict[str, Any]]) -> None:
+    setup, _ = tame
+    keys = [json.loads(path.read_text())["key"] for path in (setup.out / "units").iterdir()]
+    assert {key["precision"] for key in keys} == {"torch.float32"}
+    other = dataclasses.replace(setup, precision=torch.float64).denoiser
+    assert isinstance(other, NetworkDenoiser)
+    assert other.precision == torch.float64
 
 
 def test_a_wild_network_is_never_certified(tmp_path: Path) -> None:
