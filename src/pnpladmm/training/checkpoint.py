@@ -96,10 +96,10 @@ def read_checkpoint(
                 fused = bool(optimizer.defaults.get("fused"))
                 place = parameter.device if fused or key != "step" else torch.device("cpu")
                 state[key] = stored.to(place)
+        for key in state.keys() - {"step"}:
+            # The parameter's own memory layout, or the fused step would have to copy.
+            state[key] = torch.empty_like(parameter).copy_(state[key])
         if state:
-            for key in ("exp_avg", "exp_avg_sq"):
-                # The parameter's own memory layout, or the fused step would have to copy.
-                state[key] = torch.empty_like(parameter).copy_(state[key])
             optimizer.state[parameter] = state
     if more is not None:
         more.update({key.removeprefix("more."): value for key, value in tensors.items() if key.startswith("more.")})

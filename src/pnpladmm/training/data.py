@@ -14,11 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+import torch.nn.functional as F
+from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 from torch import Tensor
 
 from pnpladmm.tensors import InputError
 
+Pixels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 SUFFIXES = (".avif", ".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -32,8 +34,8 @@ def picture_files(folder: Path) -> list[Path]:
     return files
 
 
-def read_pixels(path: Path, channels: int, scale: float = 1.0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """A picture file as (H, W, channels) uint8, its sides times `scale` (Lanczos).
+def read_pixels(path: Path, channels: int, scales: Sequence[float] = (1.0,)) -> list[Pixels]:
+    """A picture file as (H, W, channels) uint8 at each scale: its sides times that (Lanczos).
 
     Grey is the luma 0.299 R + 0.587 G + 0.114 B, rounded.
     """
@@ -41,19 +43,17 @@ def read_pixels(path: Path, channels: int, scale: float = 1.0) -> np.ndarray[tup
         raise InputError(f"channels = {channels}: networks are trained on 1 (grey) or 3 (colour)")
     try:
         with Image.open(path) as picture:
-            converted = picture.convert("L" if channels == 1 else "RGB")
-            if scale != 1:
-                size = (max(1, round(scale * picture.width)), max(1, round(scale * picture.height)))
-                converted = converted.resize(size, Image.Resampling.LANCZOS)
-            pixels = np.asarray(converted, dtype=np.uint8)
+            whole = picture.convert("L" if channels == 1 else "RGB")
     except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
         raise InputError(f"{path}: not a picture Pillow can read ({type(error).__name__})") from None
-    return pixels.reshape(*pixels.shape[:2], channels)
+    sizes = [(max(1, round(scale * whole.width)), max(1, round(scale * whole.height))) for scale in scales]
+    resized = [whole if size == whole.size else whole.resize(size, Image.Resampling.LANCZOS) for size in sizes]
+    return [np.array(one, dtype=np.uint8).reshape(one.height, one.width, channels) for one in resized]
 
 
 def read_tensor(path: Path, channels: int) -> Tensor:
     """A picture file as (1, channels, H, W) float32 in [0, 1]."""
-    pixels = torch.from_numpy(read_pixels(path, channels).copy())
+    pixels = torch.from_numpy(read_pixels(path, channels)[0])
     return pixels.permute(2, 0, 1)[None].float() / 255
 
 
@@ -90,10 +90,11 @@ class CropStore:
         What is smaller than a crop is left out. Smaller copies add detail that few photographs have at full
         size, where a network has seen all there is of a small folder.
         """
-        wanted = [(path, scale) for scale in scales for path in picture_files(folder)]
+        # One thread a picture, or each of ours would start as many again in the AVIF decoder.
+        AvifImagePlugin.DEFAULT_MAX_THREADS = 1
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            arrays = pool.map(lambda one: read_pixels(one[0], channels, one[1]), wanted)
-            pictures = [torch.from_numpy(a.copy()) for a in arrays if min(a.shape[:2]) >= crop]
+            decoded = pool.map(lambda path: read_pixels(path, channels, scales), picture_files(folder))
+            pictures = [torch.from_numpy(a) for sizes in decoded for a in sizes if min(a.shape[:2]) >= crop]
         if not pictures:
             raise InputError(f"{folder}: no picture has sides of at least {crop} pixels; use a smaller crop")
         return cls.from_pictures(pictures, device)
@@ -129,3 +130,15 @@ class CropStore:
         gathered = self.pixels[start + rows * width.reshape(-1, 1, 1) + columns]
         # (count, side, side, C) seen as (count, C, side, side) is channels_last already.
         return gathered.permute(0, 3, 1, 2).float() / 255
+
+
+def soften_chroma(pictures: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Of a share of the RGB pictures (B, 3, H, W) keep colour at half the resolution and luma as it is.
+
+    That is how cameras see and JPEG files store it, and what photographs scaled down for a training set no longer are.
+    """
+    luma = (pictures * pictures.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    half = F.avg_pool2d(pictures - luma, 2)
+    soft = luma + F.interpolate(half, size=pictures.shape[-2:], mode="bilinear", align_corners=False)
+    chosen = torch.rand(len(pictures), 1, 1, 1, generator=generator, device=pictures.device) < share
+    return torch.where(chosen, soft.clamp(0, 1), pictures)

@@ -21,12 +21,16 @@ from pnpladmm.denoisers.pretrained import Network, new_network, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 from pnpladmm.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint, write_weights
-from pnpladmm.training.data import CropStore
+from pnpladmm.training.data import CropStore, soften_chroma
 from pnpladmm.training.evaluate import psnr_table
+from pnpladmm.training.muon import Muon
 from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
-from pnpladmm.training.revive import follow, revive
 
 MAX_ROLLBACKS = 5
+HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+# Float16 has few digits for gradients of single pixels, about 1e-6; the longest of a weight are 1e-2, far from its
+# largest number, 65504. A power of 2, which rounds nothing.
+LOSS_SCALE = 64.0
 VALIDATION_SIGMAS = (5.0, 15.0, 25.0, 50.0)
 NAMES: dict[type, str] = {DRUNet: "drunet", LightNet: "light", SmoothUNet: "prox-drunet"}
 
@@ -73,18 +77,10 @@ class Training:
         # Both lists alias what they list: made once, because a step of the light network is short.
         self._averaged = list(self.average.values())
         self._live = list(self.network.state_dict().values())
-        on_gpu = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(),
-            lr=recipe.learning_rate,
-            betas=(0.9, 0.99),
-            weight_decay=recipe.weight_decay,
-            fused=on_gpu,
-        )
+        self.optimizer = _optimizer(recipe, self.network)
         self.generator = torch.Generator(self.device).manual_seed(recipe.seed)
         self.step = 0
         self.rate_factor = 1.0
-        self.revivals = 0
         self.loss = math.nan
         self.psnr: dict[str, float] = {}
         self.psnr_on: str | None = None
@@ -115,14 +111,13 @@ class Training:
         numbers = read_checkpoint(path, self.network, self.average, self.optimizer, self.generator, self.more)
         self.step = int(numbers.get("step", 0))
         self.rate_factor = numbers.get("rate_factor", 1.0)
-        self.revivals = int(numbers.get("revivals", 0))
         self.loss = numbers.get("loss", math.nan)
         self.began -= numbers.get("seconds", 0.0)
 
     def _weighted_loss(self, clean: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
         noisy = clean + sigma.reshape(-1, 1, 1, 1) * noise
-        half = self.recipe.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16) if half else contextlib.nullcontext():
+        half = HALF.get(self.recipe.precision)
+        with torch.autocast(self.device.type, half) if half else contextlib.nullcontext():
             restored = self.network(noisy, sigma)
         error = (restored.float() - clean).square().mean((1, 2, 3))
         loss: Tensor = (error / expected_error(sigma)).mean()
@@ -137,7 +132,8 @@ class Training:
         clean, noise, sigma = self._draw()
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss_of(clean, noise, sigma)
-        loss.backward()  # type: ignore[no-untyped-call]
+        (LOSS_SCALE * loss).backward()  # type: ignore[no-untyped-call]
+        torch._foreach_mul_([p.grad for p in self.network.parameters() if p.grad is not None], 1 / LOSS_SCALE)
         self._add_gradients()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.gradient_limit, foreach=True)
         self.optimizer.step()
@@ -152,16 +148,10 @@ class Training:
         """Crops, noise of deviation 1, and noise levels of one batch."""
         recipe = self.recipe
         clean = self.pictures.crops(recipe.batch, recipe.crop, self.generator)
+        if recipe.soft_chroma and recipe.channels == 3:
+            clean = soften_chroma(clean, recipe.soft_chroma, self.generator)
         sigma = draw_sigma(recipe.batch, recipe.weak_noise, self.generator)
         return clean, torch.empty_like(clean).normal_(generator=self.generator), sigma
-
-    def _revive(self) -> str:
-        """Start lost channels again; what the log says of it."""
-        clean, noise, sigma = self._draw()
-        blocks = revive(self.network, clean + sigma.reshape(-1, 1, 1, 1) * noise, sigma, self.generator)
-        averages: dict[Tensor, Tensor] = {p: self.average[name] for name, p in self.network.named_parameters()}
-        self.revivals += 1
-        return follow(blocks, averages, self.optimizer)
 
     def _add_gradients(self) -> None:
         """Add the gradients of what a training wants beyond a small error; most want nothing."""
@@ -179,10 +169,6 @@ class Training:
         last_checkpoint = last_validation = self.seconds
         while self.share < 1:
             began, first = self.seconds, self.step
-            revived = ""
-            if recipe.revival_due(self.revivals, self.share):
-                revived = self._revive()
-                good = self._snapshot()
             total = torch.zeros((), device=self.device)
             while self.share < 1 and self.step - first < recipe.log_steps:
                 total += self._advance()
@@ -208,7 +194,7 @@ class Training:
             crops = (self.step - first) * recipe.batch
             speed = crops / max(1e-9, self.seconds - began)
             rate = float(self.optimizer.param_groups[0]["lr"])
-            note = revived + self._note()
+            note = self._note()
             say(Progress(self.step, self.seconds, min(1.0, self.share), loss, rate, speed, psnr, note))
         self.ended = time.monotonic()
         # Weights first: they are what a training is for, and validation may take a while.
@@ -227,7 +213,6 @@ class Training:
             "seconds": self.seconds,
             "loss": self.loss,
             "rate_factor": self.rate_factor,
-            "revivals": float(self.revivals),
         }
         path = checkpoint_path(self.recipe.out)
         write_checkpoint(path, self.network, self.average, self.optimizer, self.generator, numbers, self.more)
@@ -268,15 +253,16 @@ class Training:
             "batch": recipe.batch,
             "crop": recipe.crop,
             "scales": list(recipe.scales),
+            "soft_chroma_share": recipe.soft_chroma,
             "crops": self.step * recipe.batch,
             "minutes": round(self.seconds / 60, 2),
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "CPU",
             "precision": recipe.precision,
+            "optimizer": recipe.optimizer,
             "learning_rate": recipe.learning_rate,
             "sigma_range": "0..60/255",
             "weak_noise_share": recipe.weak_noise,
             "weight_average": recipe.ema,
-            "revivals": self.revivals,
             "loss": "squared error, weighted by the noise level alone",
             "final_loss": self.loss if math.isfinite(self.loss) else None,
             "started_from": recipe.start.name if recipe.start is not None else None,
@@ -296,6 +282,15 @@ def _first_network(recipe: Recipe) -> Network:
             f"{recipe.channels} was asked for"
         )
     return network
+
+
+def _optimizer(recipe: Recipe, network: Network) -> torch.optim.Optimizer:
+    if recipe.optimizer == "muon":
+        return Muon(network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+    fused = recipe.device.startswith("cuda")
+    return torch.optim.AdamW(
+        network.parameters(), recipe.learning_rate, (0.9, 0.99), weight_decay=recipe.weight_decay, fused=fused
+    )
 
 
 def train(recipe: Recipe, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class Recipe:
     batch: int = 64
     crop: int = 128
     scales: tuple[float, ...] = (1.0,)
+    soft_chroma: float = 0.0
+    """The share of colour crops whose chroma has half the resolution (training/data.py)."""
+    optimizer: str = "adamw"
+    """"adamw" or "muon" (training/muon.py), whose rates are some 30 times as large: the spectral norm of a step."""
     learning_rate: float = 1e-3
     warmup_steps: int = 500
     weight_decay: float = 1e-4
@@ -47,8 +51,6 @@ class Recipe:
     ema: float = 0.999
     clip: float | None = None
     """Longer gradients are cut to this norm; by default 1, and 100 for gradient steps (`gradient_limit`)."""
-    revive: int = 0
-    """How often channels that are lost start again (training/revive.py), evenly over the first half of the budget."""
     seed: int = 0
     device: str = "cpu"
     precision: str = "float32"
@@ -91,17 +93,16 @@ class Recipe:
             raise InputError(f"penalty = {self.penalty}, margin = {self.margin}: give at least 0, and less than 1")
         if self.growth is not None and not (math.isfinite(self.growth) and self.growth >= 0):
             raise InputError(f"growth = {self.growth}: give a number of at least 0")
-        if self.revive < 0 or (self.revive and self.network == "prox-drunet"):
-            raise InputError(
-                f"revive = {self.revive}, network {self.network}: give at least 0, and 0 for prox-drunet, which loses "
-                "no channels: it is smooth"
-            )
         if self.channels not in (1, 3):
             raise InputError(f"channels = {self.channels}: give 1 (grey) or 3 (colour)")
-        if not 0 <= self.weak_noise <= 1:
-            raise InputError(f"weak_noise = {self.weak_noise}: give a share between 0 and 1")
-        if self.precision not in ("float32", "bfloat16"):
-            raise InputError(f"precision = {self.precision}: give float32 or bfloat16")
+        for name in ("weak_noise", "soft_chroma"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} = {getattr(self, name)}: give a share between 0 and 1")
+        if self.optimizer not in ("adamw", "muon"):
+            raise InputError(f"optimizer = {self.optimizer}: give adamw or muon")
+        precisions = ("float32", "bfloat16") if self.network == "prox-drunet" else ("float32", "float16", "bfloat16")
+        if self.precision not in precisions:
+            raise InputError(f"precision = {self.precision}, network {self.network}: give {' or '.join(precisions)}")
         if self.out.suffix != ".safetensors":
             raise InputError(f"{self.out}: weights are written as .safetensors; end the name so")
 
@@ -125,10 +126,6 @@ class Recipe:
         by_time = seconds / (60 * self.minutes) if self.minutes is not None else 0.0
         by_steps = step / self.steps if self.steps is not None else 0.0
         return max(by_time, by_steps)
-
-    def revival_due(self, done: int, progress: float) -> bool:
-        """Is it time for one more, `done` of them done? What is started again in the second half learns no more."""
-        return done < self.revive and 0.5 * done / self.revive <= progress < 0.5
 
     def learning_rate_at(self, step: int, progress: float) -> float:
         """Linear over the first `warmup_steps`, then half a cosine down to 0 over the budget."""

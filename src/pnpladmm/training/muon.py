@@ -1,0 +1,80 @@
+"""Muon: momentum whose matrices are made orthogonal before each step (Jordan et al., 2024).
+
+A convolution is the matrix W (outputs, inputs * kernel). With the gradient G and momentum M,
+
+    M <- mu M + G,        W <- W - rate * orthogonal(G + mu M),
+
+where orthogonal(A) = U V^T for A = U S V^T: all directions of a layer move alike, the strong and the weak, and `rate`
+is the change's spectral norm, whatever the layer's width. AdamW moves each number by about `rate` instead, which in
+wide layers of small weights is a step of many times their length.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# An odd polynomial that takes singular values from (0, 1] to about 1 when it is applied five times (Jordan's numbers).
+A, B, C = 3.4445, -4.7750, 2.0315
+ROUNDS = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """For weights that are matrices or filters; `lr` is the spectral norm of a step."""
+
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
+        """Momentum and weight decay (a share `lr * weight_decay` of the weights a step) as usual."""
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closures here
+        """Move every weight that has a gradient."""
+        for group in self.param_groups:
+            for parameters in _alike(group["params"]):
+                self._move(parameters, group)
+
+    def _move(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """One step of weights of one shape: their matrices are multiplied as one batch."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
+        momenta = [self.state[parameter]["exp_avg"] for parameter in parameters]
+        torch._foreach_mul_(momenta, group["momentum"])
+        torch._foreach_add_(momenta, gradients)
+        ahead = torch._foreach_add(gradients, momenta, alpha=group["momentum"])
+        steps = orthogonal(torch.stack([one.flatten(1) for one in ahead]))
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_add_(
+            parameters, [s.view(p.shape) for s, p in zip(steps, parameters, strict=True)], alpha=-group["lr"]
+        )
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """About U V^T for each of the matrices U S V^T (n, rows, columns): singular values between 0.7 and 1.2.
+
+    Newton-Schulz iterations: products only, in bfloat16 on GPUs, where they cost next to nothing.
+    """
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    wide = x.shape[-2] <= x.shape[-1]
+    x = x if wide else x.mT
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
+    for _ in range(ROUNDS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
+    return (x if wide else x.mT).to(matrices.dtype)
+
+
+def _alike(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Weights that have a gradient, those of one shape together."""
+    groups: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            groups[parameter.shape].append(parameter)
+    return list(groups.values())
