@@ -51,9 +51,10 @@ def test_steps_are_those_of_the_formula() -> None:
     assert bool((idle == 1).all())
 
 
-def test_a_step_s_spectral_norm_is_the_rate_whatever_the_gradient() -> None:
+@pytest.mark.parametrize("shape", [(16, 8, 3, 3), (16, 1, 3, 3)])
+def test_a_step_s_spectral_norm_is_the_rate_whatever_the_gradient(shape: tuple[int, ...]) -> None:
     for scale in (1e-5, 1e3):
-        weight = nn.Parameter(torch.zeros(16, 8, 3, 3, dtype=torch.float64))
+        weight = nn.Parameter(torch.zeros(shape, dtype=torch.float64).to(memory_format=torch.channels_last))
         weight.grad = scale * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
         Muon([weight], lr=0.01).step()
         assert 0.6 < float(torch.linalg.matrix_norm(weight.detach().flatten(1), 2)) / 0.01 < 1.3

@@ -86,11 +86,11 @@ class DRUNet(nn.Module):
         return restored.to(x.dtype)
 
     def initialise(self) -> None:
-        """Start for a training from nothing: near the identity, which costs no hidden channel its life.
+        """Start for a training from nothing: near the identity.
 
         Orthogonal matrices of gain 0.2 keep blocks near Id; the first channels hand the picture from head to tail,
-        which hardly listens to the others. Without that the first gradients are so long that many channels are never
-        active again (docs/weights.md).
+        which hardly listens to the others. Without that the first gradients are so long that many hidden channels are
+        never active again (docs/weights.md).
         """
         for module in self.modules():
             if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):

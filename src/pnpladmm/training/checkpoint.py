@@ -61,7 +61,8 @@ def write_checkpoint(
     # Bytes as float32, because a weight file holds floats only and the reader insists on it.
     tensors["generator"] = generator.get_state().float()
     tensors |= {f"more.{key}": value for key, value in (more or {}).items()}
-    replace_tensors(path, tensors, {"numbers": json.dumps(dict(numbers))})
+    metadata = {"numbers": json.dumps(dict(numbers)), "optimizer": type(optimizer).__name__}
+    replace_tensors(path, tensors, metadata)
 
 
 def read_checkpoint(
@@ -79,6 +80,9 @@ def read_checkpoint(
         stored = tensors.get(f"network.{key}")
         if stored is None or stored.shape != value.shape or f"average.{key}" not in tensors:
             raise InputError(f"{path}: a checkpoint of another network ({key}); move it away to start anew")
+    saved, wanted = metadata.get("optimizer", "AdamW"), type(optimizer).__name__
+    if saved != wanted:
+        raise InputError(f"{path}: a checkpoint of {saved}, not of {wanted}; move it away to start anew")
     try:
         numbers = {str(key): float(value) for key, value in json.loads(metadata["numbers"]).items()}
         saved_generator = tensors["generator"].to(torch.uint8)

@@ -135,9 +135,9 @@ class CropStore:
 def soften_chroma(pictures: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Of a share of the RGB pictures (B, 3, H, W) keep colour at half the resolution and luma as it is.
 
-    That is how cameras see and JPEG files store it, and what photographs scaled down for a training set no longer are.
+    Cameras see and JPEG files store colour so; photographs scaled down for a training set have it at full resolution.
     """
-    luma = (pictures * pictures.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    luma = 0.299 * pictures[:, :1] + 0.587 * pictures[:, 1:2] + 0.114 * pictures[:, 2:]
     half = F.avg_pool2d(pictures - luma, 2)
     soft = luma + F.interpolate(half, size=pictures.shape[-2:], mode="bilinear", align_corners=False)
     chosen = torch.rand(len(pictures), 1, 1, 1, generator=generator, device=pictures.device) < share

@@ -133,9 +133,14 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss_of(clean, noise, sigma)
         (LOSS_SCALE * loss).backward()  # type: ignore[no-untyped-call]
-        torch._foreach_mul_([p.grad for p in self.network.parameters() if p.grad is not None], 1 / LOSS_SCALE)
+        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, 1 / LOSS_SCALE)
         self._add_gradients()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.gradient_limit, foreach=True)
+        if recipe.precision == "float16":
+            # An overflow has become 0 in all gradients but for NaN where it was: a step that is left out.
+            for gradient in gradients:
+                gradient.nan_to_num_(0.0)
         self.optimizer.step()
         self.step += 1
         # The average forgets the first steps quickly and settles to `ema`.
@@ -148,7 +153,7 @@ class Training:
         """Crops, noise of deviation 1, and noise levels of one batch."""
         recipe = self.recipe
         clean = self.pictures.crops(recipe.batch, recipe.crop, self.generator)
-        if recipe.soft_chroma and recipe.channels == 3:
+        if recipe.soft_chroma:
             clean = soften_chroma(clean, recipe.soft_chroma, self.generator)
         sigma = draw_sigma(recipe.batch, recipe.weak_noise, self.generator)
         return clean, torch.empty_like(clean).normal_(generator=self.generator), sigma

@@ -5,8 +5,8 @@ A convolution is the matrix W (outputs, inputs * kernel). With the gradient G an
     M <- mu M + G,        W <- W - rate * orthogonal(G + mu M),
 
 where orthogonal(A) = U V^T for A = U S V^T: all directions of a layer move alike, the strong and the weak, and `rate`
-is the change's spectral norm, whatever the layer's width. AdamW moves each number by about `rate` instead, which in
-wide layers of small weights is a step of many times their length.
+is the change's spectral norm, whatever the layer's width. AdamW moves each number by about `rate` instead; in wide
+layers such a step can have a larger spectral norm than the weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# An odd polynomial that takes singular values from (0, 1] to about 1 when it is applied five times (Jordan's numbers).
+# Jordan's numbers: applied five times, A s + B s^3 + C s^5 takes singular values from 0.002 to 1 to about 1.
 A, B, C = 3.4445, -4.7750, 2.0315
 ROUNDS = 5
 
@@ -58,6 +58,8 @@ class Muon(torch.optim.Optimizer):
 
 def orthogonal(matrices: Tensor) -> Tensor:
     """About U V^T for each of the matrices U S V^T (n, rows, columns): singular values between 0.7 and 1.2.
+
+    Those below 0.002 of the Frobenius norm stay smaller.
 
     Newton-Schulz iterations: products only, in bfloat16 on GPUs, where they cost next to nothing.
     """

@@ -1,0 +1,105 @@
+"""One step of a training: its crops, the precision of its gradients, its optimiser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pnpladmm.training import __main__ as command
+from pnpladmm.training.data import soften_chroma
+from pnpladmm.training.loop import LOSS_SCALE, Training
+from pnpladmm.training.muon import Muon
+from pnpladmm.training.recipe import Recipe, expected_error
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Recipe:
+    """Steps of a small DRUNet on crops of one colourful picture; gradients are not cut."""
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "picture.png")
+    return Recipe(
+        data=tmp_path, out=tmp_path / "w.safetensors", network="drunet", widths=(8, 8, 8, 8), blocks=1, steps=10,
+        batch=4, crop=16, clip=1e30, warmup_steps=1,
+    )  # fmt: skip
+
+
+def test_soft_chroma_keeps_luma_and_halves_the_resolution_of_colour() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pictures = 0.4 + 0.2 * torch.rand(400, 3, 8, 6, generator=generator, dtype=torch.float64)
+    weights = torch.tensor([0.299, 0.587, 0.114], dtype=torch.float64)
+    soft = soften_chroma(pictures, 0.25, generator)
+    changed = (soft != pictures).flatten(1).any(1)
+    assert 0.18 < float(changed.double().mean()) < 0.32
+    luma, before = (torch.einsum("c,bchw->bhw", weights, x) for x in (soft, pictures))
+    torch.testing.assert_close(luma, before, rtol=0, atol=1e-12)
+    # Colour that alternates from pixel to pixel is gone; colour that is the same everywhere stays.
+    stripes = torch.full((1, 3, 8, 8), 0.5, dtype=torch.float64)
+    stripes[:, 0, :, ::2] += 0.2
+    soft = soften_chroma(stripes, 1.0, generator)
+    colour = soft[:, 0] - soft[:, 2]
+    torch.testing.assert_close(colour, torch.full_like(colour, 0.1), rtol=0, atol=1e-12)
+    assert float((soft[0, 1, 0, 0] - soft[0, 1, 0, 1]).abs()) == pytest.approx(0.2 * 0.299)
+    assert bool((soften_chroma(pictures, 0.0, generator) == pictures).all())
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float16", 0.02)])
+def test_gradients_are_those_of_the_loss(plan: Recipe, precision: str, tolerance: float) -> None:
+    training = Training(replace(plan, precision=precision))
+    clean, noise, sigma = training._draw()
+    restored = training.network(clean + sigma.view(-1, 1, 1, 1) * noise, sigma)
+    loss = ((restored - clean).square().mean((1, 2, 3)) / expected_error(sigma)).mean()
+    expected = torch.autograd.grad(loss, list(training.network.parameters()))
+    training._draw = lambda: (clean, noise, sigma)  # type: ignore[method-assign]
+    assert float(training._advance()) == pytest.approx(float(loss.detach()), rel=tolerance)
+    found = torch.cat([p.grad.flatten() for p in training.network.parameters() if p.grad is not None])
+    wanted = torch.cat([gradient.flatten() for gradient in expected])
+    error = float((found - wanted).norm() / wanted.norm())
+    assert error < tolerance
+    assert (error > 1e-5) == (precision == "float16")  # half precision is really used
+
+
+def test_a_gradient_beyond_float16_costs_a_step_and_no_more(plan: Recipe) -> None:
+    training = Training(replace(plan, precision="float16"))
+    before = [p.detach().clone() for p in training.network.parameters()]
+    weighted = training._loss_of
+    training._loss_of = lambda *batch: weighted(*batch) * 1e9 / LOSS_SCALE
+    training._advance()
+    for old, new in zip(before, training.network.parameters(), strict=True):
+        # The weight decay is all that a step of no gradient leaves.
+        torch.testing.assert_close(new.detach(), old, rtol=1e-3, atol=0)
+    training._loss_of = weighted
+    training._advance()
+    moved = [float((p.detach() - old).norm()) for old, p in zip(before, training.network.parameters(), strict=True)]
+    assert all(np.isfinite(moved))
+    assert min(moved) > 0
+
+
+def test_the_recipe_chooses_crops_and_optimiser(plan: Recipe) -> None:
+    plain = Training(plan)
+    soft = Training(replace(plan, soft_chroma=1.0, optimizer="muon"))
+    assert isinstance(plain.optimizer, torch.optim.AdamW)
+    assert isinstance(soft.optimizer, Muon)
+    assert [soft.card()[key] for key in ("optimizer", "soft_chroma_share")] == ["muon", 1.0]
+    colour = [(clean[:, 0] - clean[:, 2]).diff().square().mean() for clean, _, _ in (plain._draw(), soft._draw())]
+    assert float(colour[1]) < 0.2 * float(colour[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", ("float32", "adamw", 0.0)),
+        ("--device cuda --optimizer muon --soft-chroma 0.5", ("float16", "muon", 0.5)),
+        ("--device cuda --network prox-drunet", ("bfloat16", "adamw", 0.0)),
+        ("--device cuda --precision float32", ("float32", "adamw", 0.0)),
+    ],
+)
+def test_options_reach_the_recipe(monkeypatch: pytest.MonkeyPatch, options: str, expected: tuple[object, ...]) -> None:
+    seen: list[Recipe] = []
+    monkeypatch.setattr(command, "train", lambda recipe, progress: seen.append(recipe))
+    assert command.main(["photos", "w.safetensors", "--steps", "1", *options.split()]) == 0
+    assert (seen[0].precision, seen[0].optimizer, seen[0].soft_chroma) == expected
