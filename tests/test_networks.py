@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from pnpladmm.denoisers.base import Promise, promise_of
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.network import NetworkDenoiser, as_denoiser
-from pnpladmm.denoisers.pretrained import multiply_adds_per_pixel, new_network
+from pnpladmm.denoisers.pretrained import load_network, multiply_adds_per_pixel, new_network
 from pnpladmm.tensors import InputError
 
 SMALL = {"drunet": (4, 6, 8, 8), "light": (8, 12, 16)}
@@ -63,16 +64,30 @@ def test_scale_and_a_sigma_beyond_the_range_change_rounding_only(name: str) -> N
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (7, 8), (8, 8), (13, 30), (16, 17)])
 @pytest.mark.parametrize("name", ["drunet", "light"])
-def test_any_size_comes_back_and_padding_is_replication_cut_off_exactly(name: str, shape: tuple[int, int]) -> None:
+def test_any_size_comes_back_and_padding_is_mirrored_and_cut_off_exactly(name: str, shape: tuple[int, int]) -> None:
     x = torch.rand(2, 3, *shape)
     network = small(name)
     restored = NetworkDenoiser({3: network})(x, 0.1)
     height, width = shape
-    padded = nn.functional.pad(x, (0, -width % 8, 0, -height % 8), mode="replicate")
+    padding = ((0, 0), (0, 0), (0, -height % 8), (0, -width % 8))
+    padded = torch.from_numpy(np.pad(x.numpy(), padding, mode="symmetric"))
     with torch.no_grad():
         direct = torch.cat([network(padded[i : i + 1], torch.tensor([0.1])) for i in range(2)])
     assert restored.shape == x.shape
     assert torch.allclose(restored, direct[..., :height, :width], atol=1e-6)
+
+
+def test_noise_at_the_border_is_no_streak_beyond_it() -> None:
+    ramp = torch.linspace(0.2, 0.8, 65)
+    clean = ramp.reshape(1, 1, -1, 1) * ramp.flip(0)  # smooth, 65x65: 7 rows and columns are added
+    clean = clean.expand(16, 3, -1, -1)
+    noisy = clean + 50 / 255 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    light = load_network("light")
+    error = (light(noisy, 50 / 255) - clean).square()
+    # The same rows and columns where no row and no column has to be added.
+    fitting = (light(noisy[..., 1:, 1:], 50 / 255) - clean[..., 1:, 1:]).square()
+    for border, reference in ((error[..., -4:], fitting[..., -4:]), (error[..., -4:, :], fitting[..., -4:, :])):
+        assert border.mean() < 2.5 * reference.mean()  # 1.8; 15 to 20 with streaks
 
 
 def test_a_picture_does_not_depend_on_its_neighbours_to_the_last_bit() -> None:

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from pnpladmm.training import __main__ as command
-from pnpladmm.training.data import soften_chroma
+from pnpladmm.training.data import mirror_ends, soften_chroma
+from pnpladmm.training.gradient_step import GradientStepTraining
 from pnpladmm.training.loop import LOSS_SCALE, Training
 from pnpladmm.training.muon import Muon
 from pnpladmm.training.recipe import Recipe, expected_error
@@ -45,6 +46,43 @@ def test_soft_chroma_keeps_luma_and_halves_the_resolution_of_colour() -> None:
     torch.testing.assert_close(colour, torch.full_like(colour, 0.1), rtol=0, atol=1e-12)
     assert float((soft[0, 1, 0, 0] - soft[0, 1, 0, 1]).abs()) == pytest.approx(0.2 * 0.299)
     assert bool((soften_chroma(pictures, 0.0, generator) == pictures).all())
+
+
+def _mirrored_at_the_end(picture: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> int:
+    """How many of the last columns mirror those before them."""
+    width = picture.shape[-1]
+    ends = [(picture[..., width - k :], picture[..., width - 2 * k : width - k][..., ::-1]) for k in range(8)]
+    return max(k for k, (end, before) in enumerate(ends) if np.array_equal(end, before))
+
+
+def test_mirrored_ends_are_those_of_the_padding() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.rand(300, 2, 16, 24, generator=generator)
+    ended = mirror_ends(pictures, 8, generator)
+    added = []
+    for before, after in zip(pictures.numpy(), ended.numpy(), strict=True):
+        # How many rows and columns are new is read off the result; no two of the old ones are alike.
+        rows = _mirrored_at_the_end(after.swapaxes(1, 2))
+        columns = _mirrored_at_the_end(after)
+        cut = before[:, : 16 - rows, : 24 - columns]
+        np.testing.assert_array_equal(after, np.pad(cut, ((0, 0), (0, rows), (0, columns)), mode="symmetric"))
+        added += [rows, columns]
+    shares = np.bincount(added, minlength=8) / len(added)
+    assert abs(shares[0] - 8 / 15) < 0.06
+    assert np.all(abs(shares[1:] - 1 / 15) < 0.03)
+
+
+@pytest.mark.parametrize(("network", "mirrored"), [("drunet", True), ("prox-drunet", False)])
+def test_crop_and_noise_are_mirrored_alike_where_the_padding_is(plan: Recipe, network: str, mirrored: bool) -> None:
+    chosen = replace(plan, network=network, widths=None, blocks=None, batch=40, penalty_crop=16)
+    training = GradientStepTraining(chosen) if network == "prox-drunet" else Training(chosen)
+    for tensor in training._draw()[:2]:
+        last_two_alike = (tensor[..., -1] == tensor[..., -2]).flatten(1).all(1)
+        # One column in fifteen is added alone: it repeats the one before.
+        assert bool(last_two_alike.any()) == mirrored
+    if mirrored:
+        clean, noise, _ = training._draw()
+        assert torch.equal(*((t[..., -1] == t[..., -2]).flatten(1).all(1) for t in (clean, noise)))
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float16", 0.02)])

@@ -142,3 +142,20 @@ def soften_chroma(pictures: Tensor, share: float, generator: torch.Generator) ->
     soft = luma + F.interpolate(half, size=pictures.shape[-2:], mode="bilinear", align_corners=False)
     chosen = torch.rand(len(pictures), 1, 1, 1, generator=generator, device=pictures.device) < share
     return torch.where(chosen, soft.clamp(0, 1), pictures)
+
+
+def mirror_ends(pictures: Tensor, stride: int, generator: torch.Generator) -> Tensor:
+    """Pictures (B, C, H, W) whose last rows and columns, about half the time 1 to `stride - 1`, mirror those before.
+
+    So networks are given pictures whose sides are no multiples of their stride (denoisers/network.py). Noise that
+    comes twice is not what they know noise to be, unless they are trained with it.
+    """
+    device = pictures.device
+    for axis in (-2, -1):
+        side = pictures.shape[axis]
+        added = torch.randint(1 - stride, stride, (len(pictures), 1), generator=generator, device=device).clamp(min=0)
+        index = torch.arange(side, device=device)
+        index = torch.minimum(index, 2 * (side - added) - 1 - index)
+        shape = (len(pictures), 1, side, 1) if axis == -2 else (len(pictures), 1, 1, side)
+        pictures = pictures.take_along_dim(index.reshape(shape), axis)
+    return pictures

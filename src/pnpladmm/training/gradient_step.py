@@ -79,6 +79,8 @@ WHISPER = 1e-6
 class GradientStepTraining(Training):
     """A training of `SmoothUNet` for `D = Id - grad g`."""
 
+    mirrored = False  # padded by zeros instead, with a noise map of 0 (docs/proof.md)
+
     def __init__(self, recipe: Recipe) -> None:
         """As any training, with a pool of points; `more` holds it, so that it is part of the checkpoint."""
         super().__init__(recipe)

@@ -21,7 +21,7 @@ from pnpladmm.denoisers.pretrained import Network, new_network, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 from pnpladmm.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint, write_weights
-from pnpladmm.training.data import CropStore, soften_chroma
+from pnpladmm.training.data import CropStore, mirror_ends, soften_chroma
 from pnpladmm.training.evaluate import psnr_table
 from pnpladmm.training.muon import Muon
 from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
@@ -61,6 +61,9 @@ class Progress:
 
 class Training:
     """One training: its network, average, optimiser and random numbers. `run` does it all."""
+
+    mirrored = True
+    """Whether the network will be given pictures padded by their mirror image."""
 
     def __init__(self, recipe: Recipe) -> None:
         """Make or resume everything; the pictures are decoded here."""
@@ -156,7 +159,11 @@ class Training:
         if recipe.soft_chroma:
             clean = soften_chroma(clean, recipe.soft_chroma, self.generator)
         sigma = draw_sigma(recipe.batch, recipe.weak_noise, self.generator)
-        return clean, torch.empty_like(clean).normal_(generator=self.generator), sigma
+        noise = torch.empty_like(clean).normal_(generator=self.generator)
+        if self.mirrored:
+            both = mirror_ends(torch.cat([clean, noise], 1), self.network.stride, self.generator)
+            clean, noise = (one.contiguous(memory_format=torch.channels_last) for one in both.tensor_split(2, 1))
+        return clean, noise, sigma
 
     def _add_gradients(self) -> None:
         """Add the gradients of what a training wants beyond a small error; most want nothing."""
