@@ -87,7 +87,7 @@ def test_noise_at_the_border_is_no_streak_beyond_it() -> None:
     # The same rows and columns where no row and no column has to be added.
     fitting = (light(noisy[..., 1:, 1:], 50 / 255) - clean[..., 1:, 1:]).square()
     for border, reference in ((error[..., -4:], fitting[..., -4:]), (error[..., -4:, :], fitting[..., -4:, :])):
-        assert border.mean() < 2.5 * reference.mean()  # 1.8; 15 to 20 with streaks
+        assert border.mean() < 2.5 * reference.mean()  # 1.8; 15 to 21 with streaks
 
 
 def test_a_picture_does_not_depend_on_its_neighbours_to_the_last_bit() -> None:

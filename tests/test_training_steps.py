@@ -58,9 +58,8 @@ def _mirrored_at_the_end(picture: np.ndarray[tuple[int, ...], np.dtype[np.float3
 def test_mirrored_ends_are_those_of_the_padding() -> None:
     generator = torch.Generator().manual_seed(0)
     pictures = torch.rand(300, 2, 16, 24, generator=generator)
-    ended = mirror_ends(pictures, 8, generator)
     added = []
-    for before, after in zip(pictures.numpy(), ended.numpy(), strict=True):
+    for before, after in zip(pictures.numpy(), mirror_ends(pictures, 8, generator).numpy(), strict=True):
         # How many rows and columns are new is read off the result; no two of the old ones are alike.
         rows = _mirrored_at_the_end(after.swapaxes(1, 2))
         columns = _mirrored_at_the_end(after)
@@ -72,17 +71,24 @@ def test_mirrored_ends_are_those_of_the_padding() -> None:
     assert np.all(abs(shares[1:] - 1 / 15) < 0.03)
 
 
+def test_ends_longer_than_what_they_mirror_go_back_and_forth() -> None:
+    row = torch.arange(8.0).expand(200, 1, 8, 8)
+    ended = mirror_ends(row, 8, torch.Generator().manual_seed(0))[:, 0, 0].numpy()
+    wanted = [np.pad(np.arange(8.0)[:kept], (0, 8 - kept), mode="symmetric") for kept in range(1, 9)]
+    assert {tuple(one) for one in ended} == {tuple(one) for one in wanted}
+
+
 @pytest.mark.parametrize(("network", "mirrored"), [("drunet", True), ("prox-drunet", False)])
 def test_crop_and_noise_are_mirrored_alike_where_the_padding_is(plan: Recipe, network: str, mirrored: bool) -> None:
-    chosen = replace(plan, network=network, widths=None, blocks=None, batch=40, penalty_crop=16)
-    training = GradientStepTraining(chosen) if network == "prox-drunet" else Training(chosen)
-    for tensor in training._draw()[:2]:
-        last_two_alike = (tensor[..., -1] == tensor[..., -2]).flatten(1).all(1)
-        # One column in fifteen is added alone: it repeats the one before.
-        assert bool(last_two_alike.any()) == mirrored
-    if mirrored:
-        clean, noise, _ = training._draw()
-        assert torch.equal(*((t[..., -1] == t[..., -2]).flatten(1).all(1) for t in (clean, noise)))
+    chosen = replace(plan, network=network, batch=150, penalty_crop=16)
+    training = GradientStepTraining(replace(chosen, widths=None)) if network == "prox-drunet" else Training(chosen)
+    clean, noise, _ = training._draw()
+    for axis in (-2, -1):
+        # One in fifteen crops has one row more than it had: it repeats the one before.
+        repeated = [(t.select(axis, 15) == t.select(axis, 14)).flatten(1).all(1) for t in (clean, noise)]
+        assert torch.equal(*repeated)
+        assert bool(repeated[0].any()) == mirrored
+    assert training.card()["mirrored_ends"] == mirrored
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float16", 0.02)])

@@ -145,7 +145,7 @@ def soften_chroma(pictures: Tensor, share: float, generator: torch.Generator) ->
 
 
 def mirror_ends(pictures: Tensor, stride: int, generator: torch.Generator) -> Tensor:
-    """Pictures (B, C, H, W) whose last rows and columns, about half the time 1 to `stride - 1`, mirror those before.
+    """Pictures (B, C, H, W) whose last rows and columns mirror those before: none (every other time) to `stride - 1`.
 
     So networks are given pictures whose sides are no multiples of their stride (denoisers/network.py). Noise that
     comes twice is not what they know noise to be, unless they are trained with it.
@@ -154,8 +154,9 @@ def mirror_ends(pictures: Tensor, stride: int, generator: torch.Generator) -> Te
     for axis in (-2, -1):
         side = pictures.shape[axis]
         added = torch.randint(1 - stride, stride, (len(pictures), 1), generator=generator, device=device).clamp(min=0)
-        index = torch.arange(side, device=device)
-        index = torch.minimum(index, 2 * (side - added) - 1 - index)
+        kept = side - added
+        index = torch.arange(side, device=device) % (2 * kept)
+        index = torch.minimum(index, 2 * kept - 1 - index)
         shape = (len(pictures), 1, side, 1) if axis == -2 else (len(pictures), 1, 1, side)
         pictures = pictures.take_along_dim(index.reshape(shape), axis)
     return pictures

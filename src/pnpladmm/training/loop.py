@@ -266,6 +266,7 @@ class Training:
             "crop": recipe.crop,
             "scales": list(recipe.scales),
             "soft_chroma_share": recipe.soft_chroma,
+            "mirrored_ends": self.mirrored,
             "crops": self.step * recipe.batch,
             "minutes": round(self.seconds / 60, 2),
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "CPU",

@@ -5,7 +5,8 @@ The loss is the squared error weighted by a function of the noise level alone,
     loss = E_{x, sigma, e}  ||D_sigma(x + sigma e) - x||^2 / m(sigma),
 
 so that for each sigma the minimiser is still the conditional mean E[x | x + sigma e] (the MMSE estimator)
-and the weight only says how the network's capacity is shared between the noise levels.
+and the weight only says how the network's capacity is shared between the noise levels. (But for the last rows and
+columns of crops that end in a mirror image, whose noise comes twice: training/data.py.)
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def expected_error(sigma: Tensor) -> Tensor:
     """`m(sigma)`: about the mean squared error a good denoiser leaves, so that all levels weigh alike.
 
     In units of 1/255: 2 s^2 / (s + 2) + 0.2. Under weak noise that is nearly the noise itself, under strong
-    noise it is linear; the 0.2 keeps the weight finite at 0. DRUNet on CBSD68 leaves 5.7 at s = 5 and 101
+    noise it is linear; the 0.2 keeps the weight finite at 0. DRUNet on CBSD68 leaves 5.7 at s = 5 and 96
     at s = 50, where m is 7.3 and 96.
     """
     s = sigma * 255
