@@ -45,7 +45,7 @@ class NetworkDenoiser:
     precision:
         dtype the network's weights are kept and computed in. By default float16 on GPUs, float32
         elsewhere; pictures go in as float32 and come out in their own dtype. (Against float32 on an H200,
-        DRUNet is off by 0.03/255 in float16 and 0.2/255 in bfloat16, at every sigma.)
+        the first DRUNet was off by 0.03/255 in float16 and 0.2/255 in bfloat16, at every sigma.)
     compile_network:
         Whether to `torch.compile` the networks, or with which of its modes ("max-autotune"): worth a few per cent for
         many calls of one shape on a GPU (docs/speed.md).
