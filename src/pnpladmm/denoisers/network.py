@@ -163,9 +163,17 @@ def _mirrored(x: Tensor, stride: int) -> Tensor:
     for axis in (-2, -1):
         length = x.shape[axis]
         if length % stride:
-            index = torch.arange(length + -length % stride, device=x.device) % (2 * length)
-            x = x.index_select(axis, torch.minimum(index, 2 * length - 1 - index))
+            x = x.index_select(axis, mirror_index(length + -length % stride, torch.full((), length, device=x.device)))
     return x
+
+
+def mirror_index(side: int, kept: Tensor) -> Tensor:
+    """Which pixel stands where on a line of `side` that mirrors its first `kept`: 0, ... kept - 1, kept - 1, ... 0, 0, ...
+
+    `kept` () or (B, 1) gives (side,) or (B, side).
+    """
+    index = torch.arange(side, device=kept.device) % (2 * kept)
+    return torch.minimum(index, 2 * kept - 1 - index)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 from torch import Tensor
 
+from pnpladmm.denoisers.network import mirror_index
 from pnpladmm.tensors import InputError
 
 Pixels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
@@ -154,9 +155,6 @@ def mirror_ends(pictures: Tensor, stride: int, generator: torch.Generator) -> Te
     for axis in (-2, -1):
         side = pictures.shape[axis]
         added = torch.randint(1 - stride, stride, (len(pictures), 1), generator=generator, device=device).clamp(min=0)
-        kept = side - added
-        index = torch.arange(side, device=device) % (2 * kept)
-        index = torch.minimum(index, 2 * kept - 1 - index)
         shape = (len(pictures), 1, side, 1) if axis == -2 else (len(pictures), 1, 1, side)
-        pictures = pictures.take_along_dim(index.reshape(shape), axis)
+        pictures = pictures.take_along_dim(mirror_index(side, side - added).reshape(shape), axis)
     return pictures
