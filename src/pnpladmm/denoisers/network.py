@@ -168,7 +168,7 @@ def _mirrored(x: Tensor, stride: int) -> Tensor:
 
 
 def mirror_index(side: int, kept: Tensor) -> Tensor:
-    """Which pixel stands where on a line of `side` that mirrors its first `kept`: 0, ... kept - 1, kept - 1, ... 0, 0, ...
+    """Which pixel stands where on a line of `side` that mirrors its first `kept`: 0, ... kept - 1, kept - 1, ... 0, ...
 
     `kept` () or (B, 1) gives (side,) or (B, side).
     """
