@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.fft import irfft2, rfft2
 
 from pnpladmm.operators.boundary import Extension
+from pnpladmm.operators.roster import Roster
 
 Size: TypeAlias = tuple[int, int]
 Domain: TypeAlias = Literal["observed", "extended"]
@@ -35,8 +36,6 @@ Domain: TypeAlias = Literal["observed", "extended"]
 # What a box costs beside its transforms, in the units of `_transform_cost` (measured: calls, slices). A GPU is kept
 # waiting by a dozen launches for as long as it takes to transform some millions of pixels.
 BOX_OVERHEAD, GPU_BOX_OVERHEAD = 2e3, 5e7
-# Pixels transformed at once: on a GPU many, to fill it; on a CPU one kernel's, to stay in its caches.
-GPU_CHUNK_PIXELS = 1 << 25
 # Blocks beyond 32 MB are new memory every time, unless it is kept (allocator.py): that costs more than the transform.
 # A spectrum takes 4 bytes a sample.
 CPU_SAMPLES = 1 << 23
@@ -62,42 +61,54 @@ class DenseBank:
     def __init__(self, data: BankData, observed: Size, circular: bool = False) -> None:
         """`circular`: the picture is its own extension, and wraps round without being padded."""
         kh, kw = data.kernel_size
-        self.data = data
+        self.roster = Roster.of(data.weights)
+        self.weights, self.weights_on = self.roster.arrange(data.weights), data.weights_on
         self.observed = observed
         self.extended = observed if circular else (observed[0] + kh - 1, observed[1] + kw - 1)
         self.fft_size = observed if circular else fast_size(self.extended)
         origin = (kh // 2, kw // 2) if circular else (kh - 1, kw - 1)
-        self.spectra = kernel_spectra(data.kernels, self.fft_size, origin)
+        # Inverse transforms are not normalised, so the spectra are: it spares a pass over every result.
+        self.spectra = kernel_spectra(self.roster.arrange(data.kernels), self.fft_size, origin)
+        self.spectra /= self.fft_size[0] * self.fft_size[1]
 
     def forward(self, x: Tensor) -> Tensor:
         """`sum_i U_i V_i x` or `sum_i V_i U_i x`."""
-        weigh = self._weigh_after if self.data.weights_on == "observed" else self._weigh_before
-        return by_channel(weigh, x, self.spectra, self.observed)
+        weigh = self._weigh_after if self.weights_on == "observed" else self._weigh_before
+        return self.roster.send_back(by_channel(weigh, self.roster.line_up(x), self.spectra, self.observed))
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`sum_i V_i^T U_i y` or `sum_i U_i V_i^T y`: the weights change sides."""
-        weigh = self._weigh_before if self.data.weights_on == "observed" else self._weigh_after
-        return by_channel(weigh, y, self.spectra.conj(), self.extended)
+        weigh = self._weigh_before if self.weights_on == "observed" else self._weigh_after
+        return self.roster.send_back(by_channel(weigh, self.roster.line_up(y), self.spectra.conj(), self.extended))
 
     def _weigh_after(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         spectrum = rfft2(v, self.fft_size).unsqueeze(1)
         total: Tensor | None = None
-        for part in chunks(spectra.shape[1], v):
-            convolved = irfft2(spectrum * spectra[:, part], self.fft_size)[..., : size[0], : size[1]]
-            for weight, term in zip(self.data.weights[:, part].unbind(1), convolved.unbind(1), strict=True):
-                total = weight * term if total is None else total.addcmul_(weight, term)
+        for served, part in self.roster.shifts(v):
+            convolved = self._inverse(spectrum[served] * spectra[served, part], size)
+            for weight, term in zip(self.weights[served, part].unbind(1), convolved.unbind(1), strict=True):
+                if total is None:
+                    total = weight * term
+                else:
+                    total[served].addcmul_(weight, term)
         assert total is not None
         return total
 
     def _weigh_before(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         total: Tensor | None = None
-        for part in chunks(spectra.shape[1], v):
-            spectrum = rfft2(self.data.weights[:, part] * v.unsqueeze(1), self.fft_size)
-            spectrum = spectrum.mul_(spectra[:, part])
+        for served, part in self.roster.shifts(v):
+            spectrum = rfft2(self.weights[served, part] * v[served].unsqueeze(1), self.fft_size)
+            spectrum = spectrum.mul_(spectra[served, part])
             term = spectrum.squeeze(1) if spectrum.shape[1] == 1 else spectrum.sum(1)
-            total = term if total is None else total.add_(term)
+            if total is None:
+                total = term
+            else:
+                total[served].add_(term)
         assert total is not None
-        return irfft2(total, self.fft_size)[..., : size[0], : size[1]]
+        return self._inverse(total, size)
+
+    def _inverse(self, spectrum: Tensor, size: Size) -> Tensor:
+        return irfft2(spectrum, self.fft_size, norm="forward")[..., : size[0], : size[1]]
 
 
 def by_channel(weigh: Callable[[Tensor, Tensor, Size], Tensor], v: Tensor, spectra: Tensor, size: Size) -> Tensor:
@@ -108,12 +119,6 @@ def by_channel(weigh: Callable[[Tensor, Tensor, Size], Tensor], v: Tensor, spect
     own = spectra.expand(-1, -1, channels, -1, -1).unbind(2)
     planes = [weigh(v[:, i : i + 1], own[i].unsqueeze(2), size) for i in range(channels)]
     return torch.cat(planes, 1)
-
-
-def chunks(count: int, v: Tensor) -> list[slice]:
-    """`count` transforms of pictures `v` in as many parts as the device likes."""
-    step = max(1, GPU_CHUNK_PIXELS // v.numel()) if v.is_cuda else 1
-    return [slice(i, i + step) for i in range(0, count, step)]
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
-from pnpladmm.operators.convolution import Size, bounding_boxes, chunks, fast_size, is_smooth
+from pnpladmm.operators.convolution import Size, bounding_boxes, fast_size, is_smooth
+from pnpladmm.operators.roster import Roster
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
 
 # How far below the strongest frequency a filter still amplifies fully.
-FLOOR = 0.1
+FLOOR = 0.04
 # More regions than this cost more than they save.
 MOST_REGIONS = 16
 # Where a region has less than this share of a pixel it leaves it to the others: its box is the smaller.
@@ -56,9 +57,33 @@ class Patch:
 
     pictures: slice
     window: tuple[slice, slice]
-    root: Tensor  # sqrt(v_q), (b, Q, 1, window)
-    power: Tensor  # S_q(f), (b, Q, c, fft)
+    root: Tensor  # sqrt(v_q), (b, Q, 1, window), in the order of the roster
+    power: Tensor  # S_q(f), (b, Q, c, fft), likewise
     fft_size: Size
+    roster: Roster
+
+    @classmethod
+    def of(cls, pictures: slice, window: tuple[slice, slice], root: Tensor, power: Tensor, fft_size: Size) -> Patch:
+        """Sorted by the numbers of regions."""
+        roster = Roster.of(root)
+        return cls(pictures, window, roster.arrange(root), roster.arrange(power), fft_size, roster)
+
+    def filtered(self, r: Tensor, wiener: Tensor) -> Tensor:
+        """`sum_q sqrt(v_q) F^-1 w_q F (sqrt(v_q) r)` of what lies in the window, `w_q` with the norm of `F^-1`."""
+        h, w = r.shape[-2:]
+        r = self.roster.line_up(r)
+        total: Tensor | None = None
+        for served, part in self.roster.shifts(r):
+            root = self.root[served, part]
+            spectrum = rfft2(root * r[served].unsqueeze(1), self.fft_size).mul_(wiener[served, part])
+            terms = irfft2(spectrum, self.fft_size, norm="forward")[..., :h, :w]
+            for weight, term in zip(root.unbind(1), terms.unbind(1), strict=True):
+                if total is None:
+                    total = weight * term
+                else:
+                    total[served].addcmul_(weight, term)
+        assert total is not None
+        return self.roster.send_back(total)
 
 
 @dataclass(frozen=True)
@@ -85,32 +110,30 @@ class LocalWiener:
 
     def __call__(self, r: Tensor) -> Tensor:
         """`M^-1 r`."""
+        first, *others = self.regions.patches
+        if not others:  # it is the whole scene
+            return first.filtered(r, self.filters[0])
         total = torch.zeros_like(r)
         for patch, wiener in zip(self.regions.patches, self.filters, strict=True):
             place = (patch.pictures, slice(None), *patch.window)
-            source, target = r[place].unsqueeze(1), total[place]
-            h, w = target.shape[-2:]
-            for part in chunks(patch.root.shape[1], source):
-                root = patch.root[:, part]
-                spectrum = rfft2(root * source, patch.fft_size).mul_(wiener[:, part])
-                filtered = irfft2(spectrum, patch.fft_size)[..., :h, :w]
-                for weight, term in zip(root.unbind(1), filtered.unbind(1), strict=True):
-                    target.addcmul_(weight, term)
+            total[place].add_(patch.filtered(r[place], wiener))
         return total
 
 
 def _filter(patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> Tensor:
-    """`1 / (p_q S_q + t_q)`, (B, Q, C, fft)."""
-    floor = floor[patch.pictures] if len(floor) > 1 else floor
-    p, a = (t[patch.pictures].unsqueeze(1) if t.ndim and len(t) > 1 else t for t in (precision, a))
-    p = p.unsqueeze(1) if p.ndim == 4 else p
+    """`1 / (p_q S_q + t_q)`, (B, Q, C, fft), over the number of pixels: the inverse transform is not normalised."""
+    floor, p, a = (
+        patch.roster.line_up(t[patch.pictures]) if t.ndim and len(t) > 1 else t for t in (floor, precision, a)
+    )
+    p, a = (t.unsqueeze(1) if t.ndim == 4 else t for t in (p, a))
     if seen is not None:  # the mean of each region, over its pixels that are observed
         share = patch.root.square() * seen[(..., *patch.window)].unsqueeze(1)
         p = (share * p[(..., *patch.window)]).sum((-2, -1), keepdim=True) / share.sum((-2, -1), keepdim=True).clamp_min(
             torch.finfo(share.dtype).tiny
         )
     power = p * patch.power
-    return (power + torch.maximum(floor * power.amax((-2, -1), keepdim=True), a)).reciprocal_()
+    wiener = (power + torch.maximum(floor * power.amax((-2, -1), keepdim=True), a)).reciprocal_()
+    return wiener.div_(patch.fft_size[0] * patch.fft_size[1])
 
 
 def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
@@ -127,7 +150,7 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     whole = blur.scene if blur.boundary == "circular" and is_smooth(blur.scene) else fast_size(blur.scene)
     if like.is_cuda or v.shape[1] == 1:
         everywhere = (slice(0, blur.scene[0]), slice(0, blur.scene[1]))
-        patches = [Patch(slice(None), everywhere, root, _power(correlation, whole).to(like.dtype), whole)]
+        patches = [Patch.of(slice(None), everywhere, root, _power(correlation, whole).to(like.dtype), whole)]
     else:
         patches = _boxes(root, correlation, whole)
     # One kernel on a torus: then M^-1 is the inverse itself.
@@ -215,7 +238,7 @@ def _boxes(root: Tensor, correlation: Tensor, whole: Size) -> list[Patch]:
         # Room for most of the filter's tail.
         size = whole if (h, w) == tuple(root.shape[-2:]) else fast_size((h + kh // 2, w + kw // 2))
         power = _power(correlation[inside], size).to(root.dtype)
-        patches.append(Patch(pictures, (rows, columns), root[(*inside, rows, columns)].contiguous(), power, size))
+        patches.append(Patch.of(pictures, (rows, columns), root[(*inside, rows, columns)].contiguous(), power, size))
     return patches
 
 
