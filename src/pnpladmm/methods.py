@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,8 +30,8 @@ METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm",
 DEFAULT_CALLS = 8
 # Above `beta ||H||^2` by this: rounding must not break the condition.
 MARGIN = 1.001
-# More steps of conjugate gradient than this change no picture.
-MOST_STEPS = 40
+# Steps of conjugate gradient over the (square or fourth) root of the condition number; more than 40 change no picture.
+BLUR_STEPS, OTHER_STEPS, MOST_STEPS = 0.7, 1.0, 40
 # For convex priors `beta` is this share of 1/sigma^2: any converges, this one quickly.
 CONVEX_BETA = 0.1
 
@@ -80,9 +81,9 @@ def method_from(
     rest = dict(parameters)
     sigma_d = rest.pop("sigma_d")
     if name == "fast":
-        steps = _data_steps(problem, sigma_d, rest["sigma_start"], rest["mu"])
-        fields: Any = {**rest, "calls": calls, "cg_iterations": steps}  # by name, so no type to check
-        return Annealed(denoiser, sigma_d, **fields)
+        fields: Any = {**rest, "calls": calls}  # by name, so no type to check
+        method = Annealed(denoiser, sigma_d, **fields)
+        return replace(method, cg_iterations=_data_steps(problem, method))
     if name == "certified":
         # Leaps need the prior that only gradient steps have among networks; convex priors converge without.
         kind = LeapingLADMM if promise_of(denoiser) is Promise.GRADIENT_STEP else LADMM
@@ -114,16 +115,18 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
     return method_from(name, denoiser, problem, {"sigma_d": (lam / L_x).sqrt(), "lambda": lam, "ratio": MARGIN})
 
 
-def _data_steps(problem: Problem, sigma_d: Tensor | float, sigma_start: Tensor | float, mu: Tensor | float) -> Tensor:
-    """Steps of conjugate gradient for each picture, (B,): they grow like the root of the condition number.
+def _data_steps(problem: Problem, method: Annealed) -> Tensor:
+    """Steps of conjugate gradient for each call and picture, (calls, B): they grow with the condition number.
 
-    `H^T p H + a` has one of up to `L_h / a`, here in the middle of the schedule. The factor was measured
-    (docs/speed.md); operators that are more than a blur are preconditioned less well.
+    `H^T p H + a` has one of up to `L_h / a`, at each call its own. The preconditioner of a blur leaves about its root,
+    and steps grow with the root of that; operators that are more than a blur are preconditioned less well. The
+    factors were measured (docs/speed.md).
     """
-    numbers = [torch.as_tensor(n, dtype=torch.float64) for n in (sigma_d, sigma_start, mu)]
-    condition = problem.L_h().cpu() * numbers[0] * numbers[1] / numbers[2]
-    steps = 1 + (0.3 if isinstance(problem.operator, SpatiallyVaryingBlur) else 1.2) * condition.sqrt()
-    return steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures)
+    sigma = torch.stack([method.sigma_at(k).expand(problem.pictures) for k in range(method.calls)])
+    condition = problem.L_h().cpu() * sigma**2 / torch.as_tensor(method.mu, dtype=torch.float64)
+    blur = isinstance(problem.operator, SpatiallyVaryingBlur)
+    steps = 1 + (BLUR_STEPS * condition**0.25 if blur else OTHER_STEPS * condition**0.5)
+    return steps.ceil().clamp(2, MOST_STEPS).long()
 
 
 def _norm_squared(name: str, problem: Problem) -> Tensor:

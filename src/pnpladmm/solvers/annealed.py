@@ -34,7 +34,8 @@ class Annealed(PlugAndPlay):
         x+ = D_{sigma_k}( z+ + extrapolation (z+ - z) ).
 
     `log sigma_k` falls evenly for `bend` 1, late for more, early for less. The system is solved by preconditioned
-    conjugate gradient from the last `z`, until it is off by about `cg_tolerance` of itself or for `cg_iterations`.
+    conjugate gradient from the last `z`, until it is off by about `cg_tolerance` of itself or for `cg_iterations`: a
+    number, one for each picture (B,), or for each call and picture (calls, B). Weak colour planes get fewer.
     Each call sees the picture in another of its eight orientations: a network's errors then differ from call to
     call and do not add up.
 
@@ -90,7 +91,7 @@ class Annealed(PlugAndPlay):
         """The two equations above."""
         assert isinstance(state, AnnealedState)
         s, sigma = state, self.sigma_at(state.iteration)
-        z, g = self._data_step(problem).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
+        z, g = self._data_step(problem, s.iteration).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
         # The first step leads away from the blurred start: there is no trend in it to go on with.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()
@@ -100,9 +101,18 @@ class Annealed(PlugAndPlay):
         """None."""
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
-    def _data_step(self, problem: Problem) -> DataStep:
-        precision = problem.precision_for(self.name)
-        return DataStep(problem.operator, precision, problem.observed, self.cg_iterations, self.cg_tolerance)
+    def _data_step(self, problem: Problem, call: int = 0) -> DataStep:
+        steps = self.cg_iterations
+        if isinstance(steps, Tensor) and steps.ndim == 2:
+            steps = steps[min(call, len(steps) - 1)]
+        return DataStep(
+            problem.operator,
+            problem.precision_for(self.name),
+            problem.observed,
+            steps,
+            self.cg_tolerance,
+            problem.colour_planes,
+        )
 
 
 def turn(x: Tensor, orientation: int) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.operators import LinearOperator
-from pnpladmm.tensors import per_picture
+from pnpladmm.solvers.colour import ColourPlanes
 
 Map: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -41,24 +41,37 @@ def descend(
 ) -> tuple[Tensor, Tensor]:
     """`x` and its residual after at most `iterations` steps from `x`, whose residual is `r = b - A x`.
 
-    A picture stops at `||M^-1 r||^2 <= goal`, (B,), or after its own number of `iterations`, (B,) on the CPU.
+    A picture stops at `||M^-1 r||^2 <= goal`, (B,), or after its own number of `iterations`, (B,) on the CPU. With
+    `iterations` (B, C), falling along the channels, each channel is a system of its own, as `A` and `M` must allow for,
+    and those that are done are left out: the first ones go on alone.
     """
-    limits = per_picture(iterations, x).flatten() if isinstance(iterations, Tensor) else None
-    p = rz = None
-    for k in range(int(iterations.max()) if isinstance(iterations, Tensor) else iterations):
+    limits = torch.as_tensor(iterations)
+    inner = _channel_dot if limits.ndim == 2 else _picture_dot
+    limits = limits if limits.ndim == 2 else limits.reshape(-1, 1)
+    last = limits.amax(0).tolist()  # of each channel
+    bounds = limits.to(x.device, non_blocking=True)
+    finished: list[tuple[Tensor, Tensor]] = []
+    p: Tensor | None = None
+    rz: Tensor | None = None
+    for k in range(last[0]):
+        if (active := sum(n > k for n in last)) < len(last):
+            finished.append((x[:, active:], r[:, active:]))
+            x, r, bounds, last = x[:, :active], r[:, :active], bounds[:, :active], last[:active]
+            if p is not None and rz is not None:
+                p, rz = p[:, :active], rz[:, :active]
         z = r if precondition is None else precondition(r)
-        running = squared(z) > goal
-        if limits is not None:
-            running = running & (limits > k)
+        running = (inner(z, z) > goal[:, None]) & (bounds > k)
         if not x.is_cuda and not bool(running.any()):  # on a GPU asking would cost a wait
             break
-        rz_new = dot(r, z)
+        rz_new = inner(r, z)
         p = z if p is None or rz is None else torch.addcmul(z, _column(rz_new / rz.clamp_min(TINY), p), p)
         rz = rz_new
         Ap = apply(p)
-        alpha = _column(torch.where(running, rz / dot(p, Ap).clamp_min(TINY), 0.0), x)
+        alpha = _column(torch.where(running, rz / inner(p, Ap).clamp_min(TINY), 0.0), x)
         x = torch.addcmul(x, alpha, p)
         r = torch.addcmul(r, alpha, Ap, value=-1)
+    if finished:
+        x, r = (torch.cat(parts, 1) for parts in zip((x, r), *reversed(finished), strict=True))
     return x, r
 
 
@@ -71,6 +84,8 @@ class DataStep:
     observed: Tensor
     iterations: int | Tensor
     tolerance: float
+    planes: ColourPlanes | None = None
+    """Where given, each is solved by itself, the strongest in `iterations` steps, the others in fewer."""
 
     def gradient(self, z: Tensor) -> Tensor:
         """`g = H^T p (y - H z)`: the direction in which the data fit improves."""
@@ -88,9 +103,20 @@ class DataStep:
         # Without a preconditioner the error is known to be at most ||r|| / a.
         goal = self.tolerance**2 * squared(v if precondition is not None else a * v)
         r = torch.addcmul(g, a, v - z)
-        z, r = descend(
-            lambda q: torch.addcmul(H.adjoint(p * H.forward(q)), a, q), z, r, goal, self.iterations, precondition
+        steps = self.iterations
+        if self.planes is not None:
+            r, steps = self.planes.split(r), self.planes.steps(steps)
+        change, r = descend(
+            lambda q: torch.addcmul(H.adjoint(p * H.forward(q)), a, q),
+            torch.zeros_like(r),
+            r,
+            goal,
+            steps,
+            precondition,
         )
+        if self.planes is not None:
+            change, r = self.planes.join(change), self.planes.join(r)
+        z = z + change
         return z, torch.addcmul(r, a, v - z, value=-1)
 
 
@@ -99,7 +125,7 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
     As good as sums in float64 to float32 pictures, without copies of them twice as large.
     """
-    return (a * b).sum(-1).flatten(1).sum(1, dtype=torch.float64)
+    return _picture_dot(a, b).squeeze(1)
 
 
 def squared(a: Tensor) -> Tensor:
@@ -107,5 +133,14 @@ def squared(a: Tensor) -> Tensor:
     return dot(a, a)
 
 
+def _picture_dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum(-1).flatten(1).sum(1, keepdim=True, dtype=torch.float64)
+
+
+def _channel_dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum(-1).sum(-1, dtype=torch.float64)
+
+
 def _column(value: Tensor, like: Tensor) -> Tensor:
-    return value.to(like.dtype).view(-1, 1, 1, 1)
+    """(B, 1) or (B, C) as a factor of pictures."""
+    return value.to(like.dtype)[:, :, None, None]

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from pnpladmm.data_terms import DataTerm
-from pnpladmm.operators import LinearOperator, NormBound, Shape, as_operator
+from pnpladmm.operators import LinearOperator, NormBound, Shape, SpatiallyVaryingBlur, as_operator
+from pnpladmm.solvers.colour import ColourPlanes
 from pnpladmm.tensors import InputError, check_pictures
 
 
@@ -49,6 +51,18 @@ class Problem:
     def norm_squared(self) -> NormBound:
         """Bound of `||H||^2` on this picture's size, shape (1,) or (B,); computed once."""
         return self.operator.norm_squared(self.shape if self.operator.domain is None else None)
+
+    @cached_property
+    def colour_planes(self) -> ColourPlanes | None:
+        """Principal axes of `H^T p (y - H x0)`, the missing detail; None where channels are not treated alike."""
+        H, precision = self.operator, self.data_term.precision_of(self.observed)
+        blind = isinstance(H, SpatiallyVaryingBlur) and H.kernels.shape[2] == 1 and self.observed.shape[1] > 1
+        if not blind or precision is None or (precision.ndim > 2 and precision.shape[-3] > 1):
+            return None
+        y, p = self.observed, precision.expand_as(self.observed)
+        usual = (p * y).sum((2, 3), keepdim=True) / p.sum((2, 3), keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
+        start = H.start(torch.where(p > 0, y, usual))  # what dead pixels hold is no colour
+        return ColourPlanes.of(H.adjoint(p * (y - H.forward(start))))
 
     def L_h(self) -> Tensor:
         """Smoothness of the data term, shape (1,) or (B,)."""
