@@ -116,6 +116,12 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "L_x infinite": (lambda: pl.ISTA(tv(), 0.1, float("inf")), "L_x = inf"),
     "rho 0": (lambda: pl.ADMM(tv(), 0.1, 0.0), "rho = 0.0"),
     "no CG steps": (lambda: pl.ADMM(tv(), 0.1, 1.0, cg_iterations=0), "cg_iterations = 0"),
+    "CG steps for other calls": (
+        lambda: pl.Annealed(tv(), 0.1, calls=4, cg_iterations=torch.full((3, 1), 5)),
+        r"of shape \(3, 1\), calls = 4",
+    ),
+    "half a CG step": (lambda: pl.Annealed(tv(), 0.1, cg_iterations=torch.tensor(2.5)), "are torch.float32 of shape"),
+    "CG steps for nobody": (lambda: pl.Annealed(tv(), 0.1, cg_iterations=torch.ones(0)), r"= tensor\(\[\]\)"),
     "box upside down": (lambda: pl.PrimalDual(tv(), 0.1, 1.0, 1.0, box=(1, 0)), r"box \(1, 0\)"),
     "ADMM with counts": (
         lambda: pl.solve(pl.Problem(Y, blur(), pl.Poisson(1.0, 0.1)), pl.ADMM(tv(), 0.1, 1.0)),

@@ -116,17 +116,18 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
 
 
 def _data_steps(problem: Problem, method: Annealed) -> Tensor:
-    """Steps of conjugate gradient for each call and picture, (calls, B): they grow with the condition number.
+    """Steps of conjugate gradient for each call and picture, (calls, B), and for each colour plane where it has them.
 
-    `H^T p H + a` has one of up to `L_h / a`, at each call its own. The preconditioner of a blur leaves about its root,
-    and steps grow with the root of that; operators that are more than a blur are preconditioned less well. The
-    factors were measured (docs/speed.md).
+    `H^T p H + a` has a condition number of up to `L_h / a`, at each call its own. The preconditioner of a blur leaves
+    about its root, and steps grow with the root of that; operators that are more than a blur are preconditioned less
+    well (docs/speed.md).
     """
     sigma = torch.stack([method.sigma_at(k).expand(problem.pictures) for k in range(method.calls)])
     condition = problem.L_h().cpu() * sigma**2 / torch.as_tensor(method.mu, dtype=torch.float64)
     blur = isinstance(problem.operator, SpatiallyVaryingBlur)
     steps = 1 + (BLUR_STEPS * condition**0.25 if blur else OTHER_STEPS * condition**0.5)
-    return steps.ceil().clamp(2, MOST_STEPS).long()
+    steps = steps.ceil().clamp(2, MOST_STEPS).long()
+    return steps if problem.colour_planes is None else problem.colour_planes.steps(steps)
 
 
 def _norm_squared(name: str, problem: Problem) -> Tensor:

@@ -112,6 +112,7 @@ def watched_run(problem: Problem, method: Any) -> tuple[float, dict[str, float],
     device = problem.observed.device
     spans = Spans(device)
     instrumented = replace(problem, operator=watched_operator(problem.operator, spans))
+    vars(instrumented)["colour_planes"] = problem.colour_planes  # made before, as in a bare run
     watched = replace(method, denoiser=WatchedDenoiser(method.denoiser, spans))
     synchronise(device)
     start = time.perf_counter()

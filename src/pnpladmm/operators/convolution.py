@@ -8,8 +8,8 @@ observed one (h, w):
 The weights lie on the observed domain (`sum_i U_i V_i`) or on the extended one (`sum_i V_i U_i`). Two ways
 to compute it, the same to rounding; `make_bank` takes the cheaper on the device at hand:
 
-- `DenseBank`: all kernels share one transform of the side without weights: 1 + P transforms of the picture, all
-  pictures of a batch at once, whatever their blurs: a few launches on a GPU;
+- `DenseBank`: all kernels share one transform of the side without weights: 1 + P transforms of a picture with P
+  kernels, all pictures of a batch at once, whatever their blurs: a few launches on a GPU;
 - `BoxBank`: 2 transforms a kernel, each of the box its weight lives in. Segments make it the faster on a CPU.
 
 Shapes: kernels (b, P, c, kh, kw), weights (b, P, 1, ...), with b = 1 or B and c = 1 or C.
@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.fft import irfft2, rfft2
 
 from pnpladmm.operators.boundary import Extension
-from pnpladmm.operators.roster import Roster
+from pnpladmm.operators.roster import Roster, add_weighted
 
 Size: TypeAlias = tuple[int, int]
 Domain: TypeAlias = Literal["observed", "extended"]
@@ -74,29 +74,25 @@ class DenseBank:
     def forward(self, x: Tensor) -> Tensor:
         """`sum_i U_i V_i x` or `sum_i V_i U_i x`."""
         weigh = self._weigh_after if self.weights_on == "observed" else self._weigh_before
-        return self.roster.send_back(by_channel(weigh, self.roster.line_up(x), self.spectra, self.observed))
+        return self.roster.unsorted(by_channel(weigh, self.roster.sorted(x), self.spectra, self.observed))
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`sum_i V_i^T U_i y` or `sum_i U_i V_i^T y`: the weights change sides."""
         weigh = self._weigh_before if self.weights_on == "observed" else self._weigh_after
-        return self.roster.send_back(by_channel(weigh, self.roster.line_up(y), self.spectra.conj(), self.extended))
+        return self.roster.unsorted(by_channel(weigh, self.roster.sorted(y), self.spectra.conj(), self.extended))
 
     def _weigh_after(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         spectrum = rfft2(v, self.fft_size).unsqueeze(1)
         total: Tensor | None = None
-        for served, part in self.roster.shifts(v):
+        for served, part in self.roster.chunks(v):
             convolved = self._inverse(spectrum[served] * spectra[served, part], size)
-            for weight, term in zip(self.weights[served, part].unbind(1), convolved.unbind(1), strict=True):
-                if total is None:
-                    total = weight * term
-                else:
-                    total[served].addcmul_(weight, term)
+            total = add_weighted(total, served, self.weights[served, part], convolved)
         assert total is not None
         return total
 
     def _weigh_before(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         total: Tensor | None = None
-        for served, part in self.roster.shifts(v):
+        for served, part in self.roster.chunks(v):
             spectrum = rfft2(self.weights[served, part] * v[served].unsqueeze(1), self.fft_size)
             spectrum = spectrum.mul_(spectra[served, part])
             term = spectrum.squeeze(1) if spectrum.shape[1] == 1 else spectrum.sum(1)
@@ -238,10 +234,10 @@ def _costs(
 ) -> tuple[float, float]:
     kh, kw = data.kernel_size
     full = observed if wraps else fast_size((observed[0] + kh - 1, observed[1] + kw - 1))
-    dense = pictures * channels * (1 + data.kernels.shape[1]) * _transform_cost(full)
     overhead = GPU_BOX_OVERHEAD if on_gpu else BOX_OVERHEAD
     planes = channels * (pictures if len(data.weights) == 1 else 1)
     boxes = [overhead + 2 * planes * _transform_cost(window.fft_size) for window in windows(data, observed)]
+    dense = (channels * pictures + planes * len(boxes)) * _transform_cost(full)
     return dense, sum(boxes)
 
 

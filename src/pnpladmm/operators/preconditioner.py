@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.fft import irfft2, rfft2
 
 from pnpladmm.operators.convolution import Size, bounding_boxes, fast_size, is_smooth
-from pnpladmm.operators.roster import Roster
+from pnpladmm.operators.roster import Roster, add_weighted
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
@@ -71,19 +71,15 @@ class Patch:
     def filtered(self, r: Tensor, wiener: Tensor) -> Tensor:
         """`sum_q sqrt(v_q) F^-1 w_q F (sqrt(v_q) r)` of what lies in the window, `w_q` with the norm of `F^-1`."""
         h, w = r.shape[-2:]
-        r = self.roster.line_up(r)
+        r = self.roster.sorted(r)
         total: Tensor | None = None
-        for served, part in self.roster.shifts(r):
+        for served, part in self.roster.chunks(r):
             root = self.root[served, part]
             spectrum = rfft2(root * r[served].unsqueeze(1), self.fft_size).mul_(wiener[served, part])
             terms = irfft2(spectrum, self.fft_size, norm="forward")[..., :h, :w]
-            for weight, term in zip(root.unbind(1), terms.unbind(1), strict=True):
-                if total is None:
-                    total = weight * term
-                else:
-                    total[served].addcmul_(weight, term)
+            total = add_weighted(total, served, root, terms)
         assert total is not None
-        return self.roster.send_back(total)
+        return self.roster.unsorted(total)
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ class LocalWiener:
 def _filter(patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> Tensor:
     """`1 / (p_q S_q + t_q)`, (B, Q, C, fft), over the number of pixels: the inverse transform is not normalised."""
     floor, p, a = (
-        patch.roster.line_up(t[patch.pictures]) if t.ndim and len(t) > 1 else t for t in (floor, precision, a)
+        patch.roster.sorted(t[patch.pictures]) if t.ndim and len(t) > 1 else t for t in (floor, precision, a)
     )
     p, a = (t.unsqueeze(1) if t.ndim == 4 else t for t in (p, a))
     if seen is not None:  # the mean of each region, over its pixels that are observed

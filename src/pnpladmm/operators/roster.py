@@ -2,7 +2,7 @@
 
 A batch holds as many kernels for each picture as its richest one needs; the others have some of weight 0. With the
 pictures sorted by their numbers of kernels, and for each the kernels that do something first, kernel `i` serves the
-first `served[i]` pictures: a slice, where a mask would cost a copy.
+first `served[i]` pictures: a slice, where an index would cost a copy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 # Pixels transformed at once: on a GPU many, to fill it; on a CPU one kernel's, to stay in its caches.
-GPU_CHUNK_PIXELS = 1 << 25
+GPU_CHUNK_PIXELS, CPU_CHUNK_PIXELS = 1 << 25, 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Roster:
         most = int(counts.max())
         order = counts.argsort(descending=True, stable=True)
         kernels = used[order].byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+        # The first serves all, even those that have none: sums begin with it.
         served = tuple(len(used) if i == 0 else int((counts > i).sum()) for i in range(most))
         in_order = bool((order == torch.arange(len(order))).all())
         as_is = in_order and kernels.shape == used.shape and bool((kernels == torch.arange(most)).all())
@@ -51,25 +52,36 @@ class Roster:
         rows = torch.arange(len(maps), device=maps.device) if self.pictures is None else self.pictures[0]
         return maps[rows.unsqueeze(1), self.kernels]
 
-    def line_up(self, pictures: Tensor) -> Tensor:
+    def sorted(self, pictures: Tensor) -> Tensor:
         """Pictures, or numbers of theirs, (), (1, ...) or (b, ...), in this order."""
         if self.pictures is None or pictures.ndim == 0 or len(pictures) == 1:
             return pictures
         return pictures[self.pictures[0]]
 
-    def send_back(self, pictures: Tensor) -> Tensor:
+    def unsorted(self, pictures: Tensor) -> Tensor:
         """The pictures where they were."""
         return pictures if self.pictures is None else pictures[self.pictures[1]]
 
-    def shifts(self, v: Tensor) -> list[tuple[slice, slice]]:
+    def chunks(self, v: Tensor) -> list[tuple[slice, slice]]:
         """(pictures, kernels) that are transformed together, for pictures `v`: as many at once as the device likes."""
         each = v.numel() if self.shared else v.numel() // len(v)
         result = []
         start = 0
         for served, group in groupby(self.served):
             stop = start + len(list(group))
-            step = max(1, GPU_CHUNK_PIXELS // (served * each)) if v.is_cuda else 1
+            step = max(1, (GPU_CHUNK_PIXELS if v.is_cuda else CPU_CHUNK_PIXELS) // (served * each))
             pictures = slice(None) if self.shared else slice(served)
             result += [(pictures, slice(i, min(i + step, stop))) for i in range(start, stop, step)]
             start = stop
         return result
+
+
+def add_weighted(total: Tensor | None, served: slice, weights: Tensor, terms: Tensor) -> Tensor:
+    """`total + sum_i weights_i terms_i` for the pictures that are served: in place, where there is a total."""
+    for weight, term in zip(weights.unbind(1), terms.unbind(1), strict=True):
+        if total is None:
+            total = weight * term
+        else:
+            total[served].addcmul_(weight, term)
+    assert total is not None
+    return total

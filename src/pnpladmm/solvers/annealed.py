@@ -35,7 +35,7 @@ class Annealed(PlugAndPlay):
 
     `log sigma_k` falls evenly for `bend` 1, late for more, early for less. The system is solved by preconditioned
     conjugate gradient from the last `z`, until it is off by about `cg_tolerance` of itself or for `cg_iterations`: a
-    number, one for each picture (B,), or for each call and picture (calls, B). Weak colour planes get fewer.
+    number, one for each picture (B,), for each call and picture (calls, B), or for each colour plane too (calls, B, C).
     Each call sees the picture in another of its eight orientations: a network's errors then differ from call to
     call and do not add up.
 
@@ -58,12 +58,19 @@ class Annealed(PlugAndPlay):
         super().__post_init__()
         for name in ("mu", "sigma_start", "bend"):
             check_positive(name, getattr(self, name))
-        fewest = int(torch.as_tensor(self.cg_iterations).min())
-        if self.calls < 2 or fewest < 1 or not 0 <= self.cg_tolerance < 1:
+        steps = torch.as_tensor(self.cg_iterations).cpu()
+        if self.calls < 2 or steps.numel() == 0 or int(steps.min()) < 1 or not 0 <= self.cg_tolerance < 1:
             raise InputError(
                 f"calls = {self.calls}, cg_iterations = {self.cg_iterations}, cg_tolerance = {self.cg_tolerance}: "
                 "give at least 2, at least 1, and from 0 to below 1"
             )
+        if steps.is_floating_point() or steps.ndim > 3 or (steps.ndim > 1 and len(steps) != self.calls):
+            raise InputError(
+                f"cg_iterations are {steps.dtype} of shape {tuple(steps.shape)}, calls = {self.calls}: "
+                "give a whole number, or whole numbers of shape (B,), (calls, B) or (calls, B, C)"
+            )
+        if isinstance(self.cg_iterations, Tensor):  # the loop counts on the CPU, and must not wait for a GPU
+            object.__setattr__(self, "cg_iterations", steps)
 
     @property
     def length(self) -> int:
@@ -102,16 +109,24 @@ class Annealed(PlugAndPlay):
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
     def _data_step(self, problem: Problem, call: int = 0) -> DataStep:
-        steps = self.cg_iterations
-        if isinstance(steps, Tensor) and steps.ndim == 2:
-            steps = steps[min(call, len(steps) - 1)]
+        steps = torch.as_tensor(self.cg_iterations)
+        if steps.ndim > 1:
+            steps = steps[min(call, self.calls - 1)]
+        by_plane = steps.ndim == 2
+        if steps.ndim and len(steps) not in (1, problem.pictures):
+            raise InputError(f"cg_iterations for {len(steps)} pictures, pictures: {problem.pictures}: they must match")
+        if by_plane and (problem.colour_planes is None or steps.shape[1] != problem.shape[1]):
+            raise InputError(
+                f"cg_iterations for {steps.shape[1]} colour planes: this problem has "
+                f"{0 if problem.colour_planes is None else problem.shape[1]}; give (calls, B)"
+            )
         return DataStep(
             problem.operator,
             problem.precision_for(self.name),
             problem.observed,
             steps,
             self.cg_tolerance,
-            problem.colour_planes,
+            problem.colour_planes if by_plane else None,
         )
 
 

@@ -48,6 +48,7 @@ def descend(
     limits = torch.as_tensor(iterations)
     inner = _channel_dot if limits.ndim == 2 else _picture_dot
     limits = limits if limits.ndim == 2 else limits.reshape(-1, 1)
+    goal = goal[:, None] / limits.shape[1]
     last = limits.amax(0).tolist()  # of each channel
     bounds = limits.to(x.device, non_blocking=True)
     finished: list[tuple[Tensor, Tensor]] = []
@@ -60,7 +61,7 @@ def descend(
             if p is not None and rz is not None:
                 p, rz = p[:, :active], rz[:, :active]
         z = r if precondition is None else precondition(r)
-        running = (inner(z, z) > goal[:, None]) & (bounds > k)
+        running = (inner(z, z) > goal) & (bounds > k)
         if not x.is_cuda and not bool(running.any()):  # on a GPU asking would cost a wait
             break
         rz_new = inner(r, z)
@@ -85,7 +86,7 @@ class DataStep:
     iterations: int | Tensor
     tolerance: float
     planes: ColourPlanes | None = None
-    """Where given, each is solved by itself, the strongest in `iterations` steps, the others in fewer."""
+    """Where given, each is a system of its own with its own number of `iterations`, (B, C)."""
 
     def gradient(self, z: Tensor) -> Tensor:
         """`g = H^T p (y - H z)`: the direction in which the data fit improves."""
@@ -98,20 +99,20 @@ class DataStep:
         `a` is () or (B, 1, 1, 1). Stops where the next correction is below about `tolerance ||v||`.
         """
         H, p = self.operator, self.precision
+        if self.planes is not None and p.ndim > 2:
+            p = p[..., :1, :, :]  # it is that of all channels
         g = self.gradient(z) if g is None else g
         precondition = H.preconditioner(p, a)
         # Without a preconditioner the error is known to be at most ||r|| / a.
         goal = self.tolerance**2 * squared(v if precondition is not None else a * v)
         r = torch.addcmul(g, a, v - z)
-        steps = self.iterations
-        if self.planes is not None:
-            r, steps = self.planes.split(r), self.planes.steps(steps)
+        r = r if self.planes is None else self.planes.split(r)
         change, r = descend(
             lambda q: torch.addcmul(H.adjoint(p * H.forward(q)), a, q),
             torch.zeros_like(r),
             r,
             goal,
-            steps,
+            self.iterations,
             precondition,
         )
         if self.planes is not None:

@@ -14,6 +14,9 @@ from pnpladmm.operators import LinearOperator, NormBound, Shape, SpatiallyVaryin
 from pnpladmm.solvers.colour import ColourPlanes
 from pnpladmm.tensors import InputError, check_pictures
 
+# With more, mixing them costs more than it saves.
+MOST_CHANNELS = 4
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -54,12 +57,14 @@ class Problem:
 
     @cached_property
     def colour_planes(self) -> ColourPlanes | None:
-        """Principal axes of `H^T p (y - H x0)`, the missing detail; None where channels are not treated alike."""
-        H, precision = self.operator, self.data_term.precision_of(self.observed)
-        blind = isinstance(H, SpatiallyVaryingBlur) and H.kernels.shape[2] == 1 and self.observed.shape[1] > 1
-        if not blind or precision is None or (precision.ndim > 2 and precision.shape[-3] > 1):
+        """Those of `H^T p (y - H x0)`, the missing detail; None unless `H` is a blur and knows no colours, nor `p`."""
+        H, y, precision = self.operator, self.observed, self.data_term.precision_of(self.observed)
+        alike = isinstance(H, SpatiallyVaryingBlur) and H.kernels.shape[2] == 1 and 1 < y.shape[1] <= MOST_CHANNELS
+        if not alike or precision is None:
             return None
-        y, p = self.observed, precision.expand_as(self.observed)
+        p = precision.expand_as(y)
+        if bool((p != p[:, :1]).any()):
+            return None
         usual = (p * y).sum((2, 3), keepdim=True) / p.sum((2, 3), keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
         start = H.start(torch.where(p > 0, y, usual))  # what dead pixels hold is no colour
         return ColourPlanes.of(H.adjoint(p * (y - H.forward(start))))

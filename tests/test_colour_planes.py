@@ -1,0 +1,253 @@
+"""Weak colour planes and late calls get fewer steps of conjugate gradient, and are solved none the worse for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import pnpladmm as pl
+from conftest import picture, positive_blur, small_problem
+from pnpladmm.denoisers import Tikhonov
+from pnpladmm.methods import BLUR_STEPS, MOST_STEPS, method_from
+from pnpladmm.report import _parameters
+from pnpladmm.solvers import annealed
+from pnpladmm.solvers.colour import FEWEST, ColourPlanes
+from pnpladmm.solvers.conjugate_gradient import DataStep, descend
+from pnpladmm.tensors import InputError
+
+DOUBLE = torch.float64
+
+
+def coloured(strengths: tuple[float, ...], mixed: bool, seed: int = 0) -> Tensor:
+    """(1, C, 20, 22): channels of random signs and these strengths; mixed: the same turned in colour space."""
+    generator = torch.Generator().manual_seed(seed)
+    c = len(strengths)
+    planes = torch.randint(2, (1, c, 20, 22), generator=generator).to(DOUBLE) * 2 - 1
+    planes = planes * torch.tensor(strengths, dtype=DOUBLE).view(1, -1, 1, 1)
+    turn, _ = torch.linalg.qr(torch.randn(c, c, dtype=DOUBLE, generator=generator))
+    return torch.einsum("ij,bjhw->bihw", turn, planes) if mixed else planes
+
+
+def test_colour_planes_are_principal_axes_of_the_correlation() -> None:
+    x = torch.cat([coloured((0.1, 1.0, 0.4), mixed=True), coloured((1.0, 0.3, 0.01), mixed=False)])
+    planes = ColourPlanes.of(x)
+    split = planes.split(x)
+    torch.testing.assert_close(planes.join(split), x, rtol=0, atol=1e-12)
+    for b in range(2):
+        flat = split[b].flatten(1).numpy()
+        energy = flat @ flat.T
+        assert np.abs(energy - np.diag(np.diag(energy))).max() < 1e-10 * energy.max()
+        flat = x[b].flatten(1).numpy()
+        flat = flat / np.sqrt((flat**2).sum(1, keepdims=True))
+        values = np.linalg.eigvalsh(flat @ flat.T)[::-1]
+        np.testing.assert_allclose(planes.energy[b].numpy(), values / values[0], rtol=1e-9)
+
+
+def test_only_what_channels_have_in_common_is_spared() -> None:
+    dim = ColourPlanes.of(coloured((1.0, 0.3, 0.01), mixed=False))
+    assert int(dim.steps(torch.tensor([20])).min()) >= 16  # independent channels, however dim
+    grey = torch.rand(1, 1, 9, 9, dtype=DOUBLE).expand(1, 3, 9, 9)
+    assert ColourPlanes.of(grey).steps(torch.tensor([[20], [3]])).tolist() == [[[20, FEWEST, FEWEST]], [[3, 2, 2]]]
+    assert ColourPlanes.of(grey).steps(torch.tensor([1])).tolist() == [[1, 1, 1]]
+    tinted = grey + 0.05 * torch.randn(1, 3, 9, 9, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+    first, *others = ColourPlanes.of(tinted).steps(torch.tensor([40]))[0].tolist()
+    assert first == 40
+    assert max(others) <= 4
+    black = ColourPlanes.of(torch.zeros(1, 3, 4, 4, dtype=DOUBLE))
+    assert black.steps(torch.tensor([9])).tolist() == [[9, 9, 9]]
+    torch.testing.assert_close(black.join(black.split(grey)), grey)
+
+
+def test_each_plane_is_a_system_of_its_own_with_its_own_number_of_steps() -> None:
+    operator = positive_blur((16, 15))
+    p, a = 80.0, torch.tensor([0.5, 3.0], dtype=DOUBLE).reshape(2, 1, 1, 1)
+    r = torch.randn(2, 3, 16, 15, dtype=DOUBLE)
+    goal = torch.zeros(2, dtype=DOUBLE)
+    limits = torch.tensor([[7, 4, 2], [6, 3, 3]])
+    applied: list[int] = []
+
+    def run(r: Tensor, a: Tensor, iterations: int | Tensor) -> tuple[Tensor, Tensor]:
+        def apply(q: Tensor) -> Tensor:
+            applied.append(q.shape[1])
+            return operator.adjoint(p * operator.forward(q)) + a * q
+
+        precondition = operator.preconditioner(torch.tensor(p, dtype=DOUBLE), a)
+        return descend(apply, torch.zeros_like(r), r, goal[: len(r)], iterations, precondition)
+
+    together = run(r, a, limits)
+    assert applied == [3, 3, 3, 2, 1, 1, 1]
+    for b in range(2):
+        for c in range(3):
+            alone = run(r[b : b + 1, c : c + 1], a[b : b + 1], int(limits[b, c]))
+            for got, expected in zip(together, alone, strict=True):
+                torch.testing.assert_close(got[b : b + 1, c : c + 1], expected, rtol=1e-9, atol=1e-12)
+
+
+def colour_problem(sigma: float = 0.02) -> pl.Problem:
+    sharp = picture(24).expand(1, 3, 24, 24) * torch.tensor([1.0, 0.8, 0.5], dtype=DOUBLE).view(1, 3, 1, 1)
+    operator = positive_blur((24, 24))
+    noise = torch.randn(sharp.shape, generator=torch.Generator().manual_seed(1), dtype=DOUBLE)
+    return pl.Problem(operator.forward(sharp) + sigma * noise, operator, pl.Gaussian(sigma))
+
+
+def test_data_steps_by_planes_solve_the_same_system() -> None:
+    problem = colour_problem()
+    H, p, y = problem.operator, problem.precision_for("test"), problem.observed
+    assert problem.colour_planes is not None
+    step = DataStep(H, p, y, torch.full((1, 3), 3000), 1e-14, problem.colour_planes)
+    a, v = torch.tensor(40.0, dtype=DOUBLE), torch.rand_like(y)
+    z, g = step.solve(a, v, y)
+    torch.testing.assert_close(H.adjoint(p * H.forward(z)) + a * z, H.adjoint(p * y) + a * v, rtol=1e-9, atol=1e-8)
+    torch.testing.assert_close(g, step.gradient(z), rtol=0, atol=1e-9 * float(p))
+    # However few steps: the gradient that is handed on is that of the picture.
+    z, g = replace(step, iterations=torch.tensor([[5, 3, 2]])).solve(a, v, y)
+    torch.testing.assert_close(g, step.gradient(z), rtol=0, atol=1e-11 * float(p))
+
+
+def test_planes_are_for_blurs_and_noise_that_know_no_colours() -> None:
+    problem = colour_problem()
+    observed, blur = problem.observed, problem.operator
+    assert isinstance(blur, pl.SpatiallyVaryingBlur)
+    own = pl.SpatiallyVaryingBlur(torch.rand(2, 3, 5, 5), torch.rand(2, 24, 24))
+    each = pl.WeightedGaussian(torch.rand(3, 24, 24) + 0.1)
+    noise = pl.Gaussian(0.1)
+    alike = torch.rand(24, 24) + 0.1
+    for precision in (alike, alike.expand(3, 24, 24)):
+        assert pl.Problem(observed, blur, pl.WeightedGaussian(precision)).colour_planes is not None
+    many = torch.rand(1, 5, 24, 24, dtype=DOUBLE)
+    for other in (
+        pl.Problem(many, blur, noise),
+        pl.Problem(observed, own, noise),
+        pl.Problem(observed, blur, each),
+        pl.Problem(observed, blur, pl.Poisson(100.0, 0.01)),
+        pl.Problem(observed[:, :1], blur, noise),
+        pl.Problem(observed, pl.Mask(torch.rand(24, 24) > 0.5), noise),
+    ):
+        assert other.colour_planes is None
+
+
+def test_dead_pixels_and_hot_ones_have_no_say_in_the_colours() -> None:
+    problem = colour_problem()
+    precision = torch.full((24, 24), 100.0, dtype=DOUBLE)
+    precision[3:6, 4] = 0
+    energies = []
+    for garbage in (0.0, 50.0):
+        observed = problem.observed.clone()
+        observed[:, 1, 3:6, 4] = garbage
+        planes = pl.Problem(observed, problem.operator, pl.WeightedGaussian(precision)).colour_planes
+        assert planes is not None
+        energies.append(planes.energy)
+    torch.testing.assert_close(energies[0], energies[1], rtol=1e-12, atol=0)
+    detail = coloured((1.0, 0.5, 0.3), mixed=True)
+    before = ColourPlanes.of(detail).energy
+    detail[0, :2, 5, 6] = 1e4
+    torch.testing.assert_close(ColourPlanes.of(detail).energy, before, rtol=0.05, atol=0)
+    # Weak pixels stay weak: grey in one half, a tenth of it in red in the other.
+    halves = torch.zeros(1, 3, 10, 10, dtype=DOUBLE)
+    halves[..., :5] = 1
+    halves[:, 0, :, 5:] = 0.1
+    assert float(ColourPlanes.of(halves).energy[0, 1]) < 0.01
+    # All but a few pixels without detail: those few are all there is.
+    alone = torch.zeros(1, 3, 20, 20, dtype=DOUBLE)
+    alone[:, :, 3, 4] = 1
+    assert ColourPlanes.of(alone).energy[0].tolist() == pytest.approx([1, 0, 0], abs=1e-12)
+
+
+def test_precisions_alike_in_every_channel_are_one() -> None:
+    """The mask of a saturated pixel comes as (B, C, H, W): the picture is that of the same mask for all."""
+    problem = colour_problem()
+    precision = 2500 * (torch.rand(24, 24, generator=torch.Generator().manual_seed(2)) > 0.1).to(DOUBLE)
+    row = {"sigma_d": 0.02, "mu": 0.2, "sigma_start": 0.2, "bend": 1.0, "extrapolation": 0.0}
+    images = []
+    for given in (precision, precision.expand(1, 3, 24, 24)):
+        masked = pl.Problem(problem.observed, problem.operator, pl.WeightedGaussian(given))
+        images.append(pl.solve(masked, method_from("fast", Tikhonov(), masked, row, 4), tolerance=0).image)
+    torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-12)
+
+
+def test_a_picture_is_restored_the_same_among_others() -> None:
+    """A grey picture with three kernels beside one with five and channels that have nothing in common."""
+    strong = coloured((1.0, 0.6, 0.3), mixed=False).mul(0.2).add(0.5)[..., :20]
+    sharp = torch.cat([picture(20).expand(1, 3, 20, 20), strong])
+    blurs = [positive_blur((20, 20), count=n, seed=n) for n in (3, 5)]
+    kernels, weights = (
+        torch.stack([F.pad(getattr(blur, name)[0, :, 0], (0, 0, 0, 0, 0, 5 - len(blur.kernels[0]))) for blur in blurs])
+        for name in ("kernels", "weights")
+    )
+    both = pl.SpatiallyVaryingBlur(kernels, weights)
+    observed = both.forward(sharp) + 0.01 * torch.randn(sharp.shape, dtype=DOUBLE)
+    sigma = torch.tensor([0.01, 0.02], dtype=DOUBLE)
+    row = {"sigma_d": 0.02, "mu": 0.2, "sigma_start": 0.2, "bend": 1.0, "extrapolation": 0.5}
+
+    def restored(blur: pl.SpatiallyVaryingBlur, which: slice) -> Tensor:
+        problem = pl.Problem(observed[which], blur, pl.Gaussian(sigma[which]))
+        return pl.solve(problem, method_from("fast", Tikhonov(), problem, row, 4), tolerance=0).image
+
+    together = restored(both, slice(None))
+    for b in range(2):
+        alone = restored(blurs[b], slice(b, b + 1))
+        torch.testing.assert_close(alone, together[b : b + 1], rtol=0, atol=1e-9)
+
+
+def test_each_call_gets_its_own_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+
+    class Noted(DataStep):
+        def solve(self, *given: Tensor) -> tuple[Tensor, Tensor]:
+            asked.append(torch.as_tensor(self.iterations).tolist())
+            return super().solve(*given)
+
+    monkeypatch.setattr(annealed, "DataStep", Noted)
+    problem, _ = small_problem()
+    method = pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=torch.tensor([[6], [4], [3]]))
+    state = method.init(problem)
+    for _ in range(4):  # one beyond the schedule
+        state = method.step(problem, state)
+    assert asked == [[6], [4], [3], [3]]
+
+
+def test_steps_that_do_not_fit_the_problem_are_refused() -> None:
+    problem, grey = colour_problem(), small_problem()[0]
+    for steps, given, message in (
+        (torch.tensor([6, 4, 3]), grey, "cg_iterations for 3 pictures, pictures: 1"),
+        (torch.full((3, 1, 2), 4), problem, "cg_iterations for 2 colour planes: this problem has 3"),
+        (torch.full((3, 1, 1), 4), grey, "cg_iterations for 1 colour planes: this problem has 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            pl.solve(given, pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=steps))
+
+
+def test_steps_grow_with_the_fourth_root_of_the_condition_number() -> None:
+    row = {"sigma_d": 0.01, "mu": 0.2, "sigma_start": 0.2, "bend": 1.0, "extrapolation": 0.0}
+
+    def steps(sigma: Tensor | float, operator: pl.LinearOperator | None = None) -> Tensor:
+        problem, _ = small_problem()
+        observed = problem.observed.expand(torch.as_tensor(sigma).numel(), -1, -1, -1).contiguous()
+        harder = pl.Problem(observed, operator or problem.operator, pl.Gaussian(sigma))
+        method = method_from("fast", Tikhonov(), harder, row, 5)
+        assert isinstance(method, pl.Annealed)
+        return torch.as_tensor(method.cg_iterations)
+
+    noise = torch.tensor([4e-3, 4e-3 / 16], dtype=DOUBLE)
+    schedule = 0.2 * (0.01 / 0.2) ** (torch.arange(5, dtype=DOUBLE) / 4)
+    expected = 1 + BLUR_STEPS * (schedule[:, None] / noise / 0.2**0.5).sqrt()
+    assert torch.equal(steps(noise), expected.ceil().clamp(2, MOST_STEPS).long())
+    assert expected[0].tolist() == pytest.approx([8.4, 30.6], abs=0.1)
+    assert int(steps(1e-7).max()) == MOST_STEPS
+    assert int(steps(1.0).min()) == 2
+    mask = pl.Mask(torch.rand(24, 24) > 0.5)
+    assert int(steps(4e-3, mask)[0]) > int(steps(4e-3)[0])  # not preconditioned as a blur is
+    by_plane = method_from("fast", Tikhonov(), colour_problem(), row, 5)
+    assert isinstance(by_plane, pl.Annealed)
+    assert torch.as_tensor(by_plane.cg_iterations).shape == (5, 1, 3)
+
+
+def test_a_report_names_the_steps_of_each_call() -> None:
+    steps = torch.tensor([[[6, 2], [9, 9]], [[4, 2], [9, 9]], [[3, 2], [9, 9]]])
+    method = pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=steps)
+    assert _parameters(method)["cg_iterations"] == "[6, 4, 3]"
