@@ -1,4 +1,4 @@
-"""Weak colour planes and late calls get fewer steps of conjugate gradient, and are solved none the worse for it."""
+"""Weak colour planes get fewer steps of conjugate gradient: fewer for the same error, and never a wrong picture."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import Tikhonov
-from pnpladmm.methods import BLUR_STEPS, MOST_STEPS, method_from
+from pnpladmm.methods import MOST_STEPS, method_from
 from pnpladmm.report import _parameters
-from pnpladmm.solvers import annealed
 from pnpladmm.solvers.colour import FEWEST, ColourPlanes
 from pnpladmm.solvers.conjugate_gradient import DataStep, descend
 from pnpladmm.tensors import InputError
@@ -52,12 +51,14 @@ def test_only_what_channels_have_in_common_is_spared() -> None:
     dim = ColourPlanes.of(coloured((1.0, 0.3, 0.01), mixed=False))
     assert int(dim.steps(torch.tensor([20])).min()) >= 16  # independent channels, however dim
     grey = torch.rand(1, 1, 9, 9, dtype=DOUBLE).expand(1, 3, 9, 9)
-    assert ColourPlanes.of(grey).steps(torch.tensor([[20], [3]])).tolist() == [[[20, FEWEST, FEWEST]], [[3, 2, 2]]]
-    assert ColourPlanes.of(grey).steps(torch.tensor([1])).tolist() == [[1, 1, 1]]
+    assert ColourPlanes.of(grey).steps(torch.tensor([20])).tolist() == [[20, FEWEST, FEWEST]]
+    assert ColourPlanes.of(grey).steps(torch.tensor([3])).tolist() == [[3, 3, 3]]
+    two = ColourPlanes(torch.eye(2)[None], torch.eye(2)[None], torch.tensor([[1.0, 0.09]], dtype=DOUBLE))
+    assert two.steps(torch.tensor([39])).tolist() == [[39, 12]]  # in proportion to the amplitude
     tinted = grey + 0.05 * torch.randn(1, 3, 9, 9, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
     first, *others = ColourPlanes.of(tinted).steps(torch.tensor([40]))[0].tolist()
     assert first == 40
-    assert max(others) <= 4
+    assert max(others) <= 10
     black = ColourPlanes.of(torch.zeros(1, 3, 4, 4, dtype=DOUBLE))
     assert black.steps(torch.tensor([9])).tolist() == [[9, 9, 9]]
     torch.testing.assert_close(black.join(black.split(grey)), grey)
@@ -194,35 +195,18 @@ def test_a_picture_is_restored_the_same_among_others() -> None:
         torch.testing.assert_close(alone, together[b : b + 1], rtol=0, atol=1e-9)
 
 
-def test_each_call_gets_its_own_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[int]] = []
-
-    class Noted(DataStep):
-        def solve(self, *given: Tensor) -> tuple[Tensor, Tensor]:
-            asked.append(torch.as_tensor(self.iterations).tolist())
-            return super().solve(*given)
-
-    monkeypatch.setattr(annealed, "DataStep", Noted)
-    problem, _ = small_problem()
-    method = pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=torch.tensor([[6], [4], [3]]))
-    state = method.init(problem)
-    for _ in range(4):  # one beyond the schedule
-        state = method.step(problem, state)
-    assert asked == [[6], [4], [3], [3]]
-
-
 def test_steps_that_do_not_fit_the_problem_are_refused() -> None:
     problem, grey = colour_problem(), small_problem()[0]
     for steps, given, message in (
         (torch.tensor([6, 4, 3]), grey, "cg_iterations for 3 pictures, pictures: 1"),
-        (torch.full((3, 1, 2), 4), problem, "cg_iterations for 2 colour planes: this problem has 3"),
-        (torch.full((3, 1, 1), 4), grey, "cg_iterations for 1 colour planes: this problem has 0"),
+        (torch.full((1, 2), 4), problem, "cg_iterations for 2 colour planes: this problem has 3"),
+        (torch.full((1, 1), 4), grey, "cg_iterations for 1 colour planes: this problem has 0"),
     ):
         with pytest.raises(InputError, match=message):
             pl.solve(given, pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=steps))
 
 
-def test_steps_grow_with_the_fourth_root_of_the_condition_number() -> None:
+def test_steps_grow_with_the_root_of_the_condition_number() -> None:
     row = {"sigma_d": 0.01, "mu": 0.2, "sigma_start": 0.2, "bend": 1.0, "extrapolation": 0.0}
 
     def steps(sigma: Tensor | float, operator: pl.LinearOperator | None = None) -> Tensor:
@@ -233,21 +217,16 @@ def test_steps_grow_with_the_fourth_root_of_the_condition_number() -> None:
         assert isinstance(method, pl.Annealed)
         return torch.as_tensor(method.cg_iterations)
 
-    noise = torch.tensor([4e-3, 4e-3 / 16], dtype=DOUBLE)
-    schedule = 0.2 * (0.01 / 0.2) ** (torch.arange(5, dtype=DOUBLE) / 4)
-    expected = 1 + BLUR_STEPS * (schedule[:, None] / noise / 0.2**0.5).sqrt()
-    assert torch.equal(steps(noise), expected.ceil().clamp(2, MOST_STEPS).long())
-    assert expected[0].tolist() == pytest.approx([8.4, 30.6], abs=0.1)
-    assert int(steps(1e-7).max()) == MOST_STEPS
-    assert int(steps(1.0).min()) == 2
+    assert steps(torch.tensor([4e-3, 4e-3 / 3], dtype=DOUBLE)).tolist() == [9, 24]  # 1 + 0.3 * 25, 1 + 0.3 * 75, up
+    assert int(steps(1e-7)) == MOST_STEPS
+    assert int(steps(1.0)) == 2
     mask = pl.Mask(torch.rand(24, 24) > 0.5)
-    assert int(steps(4e-3, mask)[0]) > int(steps(4e-3)[0])  # not preconditioned as a blur is
+    assert int(steps(4e-3, mask)) == 31  # not preconditioned as a blur is
     by_plane = method_from("fast", Tikhonov(), colour_problem(), row, 5)
     assert isinstance(by_plane, pl.Annealed)
-    assert torch.as_tensor(by_plane.cg_iterations).shape == (5, 1, 3)
+    assert torch.as_tensor(by_plane.cg_iterations).shape == (1, 3)
 
 
-def test_a_report_names_the_steps_of_each_call() -> None:
-    steps = torch.tensor([[[6, 2], [9, 9]], [[4, 2], [9, 9]], [[3, 2], [9, 9]]])
-    method = pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=steps)
-    assert _parameters(method)["cg_iterations"] == "[6, 4, 3]"
+def test_a_report_names_the_steps_of_each_plane() -> None:
+    method = pl.Annealed(Tikhonov(), 0.03, cg_iterations=torch.tensor([[6, 4, 2], [9, 9, 9]]))
+    assert _parameters(method)["cg_iterations"] == "[6, 4, 2]"

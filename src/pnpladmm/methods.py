@@ -30,8 +30,8 @@ METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm",
 DEFAULT_CALLS = 8
 # Above `beta ||H||^2` by this: rounding must not break the condition.
 MARGIN = 1.001
-# Steps of conjugate gradient over the (square or fourth) root of the condition number; more than 40 change no picture.
-BLUR_STEPS, OTHER_STEPS, MOST_STEPS = 0.7, 1.0, 40
+# More steps of conjugate gradient than this change no picture.
+MOST_STEPS = 40
 # For convex priors `beta` is this share of 1/sigma^2: any converges, this one quickly.
 CONVEX_BETA = 0.1
 
@@ -116,17 +116,15 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
 
 
 def _data_steps(problem: Problem, method: Annealed) -> Tensor:
-    """Steps of conjugate gradient for each call and picture, (calls, B), and for each colour plane where it has them.
+    """Steps of conjugate gradient for each picture, (B,), or for each of its colour planes, (B, C), where it has them.
 
-    `H^T p H + a` has a condition number of up to `L_h / a`, at each call its own. The preconditioner of a blur leaves
-    about its root, and steps grow with the root of that; operators that are more than a blur are preconditioned less
-    well (docs/speed.md).
+    They grow like the root of the condition number: `H^T p H + a` has one of up to `L_h / a`, here in the middle of the
+    schedule. The factor was measured (docs/speed.md); operators that are more than a blur are preconditioned less well.
     """
-    sigma = torch.stack([method.sigma_at(k).expand(problem.pictures) for k in range(method.calls)])
-    condition = problem.L_h().cpu() * sigma**2 / torch.as_tensor(method.mu, dtype=torch.float64)
-    blur = isinstance(problem.operator, SpatiallyVaryingBlur)
-    steps = 1 + (BLUR_STEPS * condition**0.25 if blur else OTHER_STEPS * condition**0.5)
-    steps = steps.ceil().clamp(2, MOST_STEPS).long()
+    numbers = [torch.as_tensor(n, dtype=torch.float64) for n in (method.sigma_d, method.sigma_start, method.mu)]
+    condition = problem.L_h().cpu() * numbers[0] * numbers[1] / numbers[2]
+    steps = 1 + (0.3 if isinstance(problem.operator, SpatiallyVaryingBlur) else 1.2) * condition.sqrt()
+    steps = steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures)
     return steps if problem.colour_planes is None else problem.colour_planes.steps(steps)
 
 

@@ -115,8 +115,8 @@ def _parameters(method: Method) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for f in fields(method):  # type: ignore[arg-type]  # every method is a dataclass
         value = getattr(method, f.name)
-        if isinstance(value, Tensor):  # of the first picture; a list where it has one for each call
-            value = value.flatten(1)[:, 0].tolist() if value.ndim > 1 else float(value.reshape(-1)[0])
+        if isinstance(value, Tensor):  # of the first picture; a list where it has several
+            value = value[0].tolist() if value.ndim > 1 else float(value.reshape(-1)[0])
         shown[f.name] = value if isinstance(value, int | float | str) or value is None else repr(value)
     return shown
 

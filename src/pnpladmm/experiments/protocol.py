@@ -84,11 +84,11 @@ _FAST = {
     "mu": Range(0.01, 2.0),
     "sigma_start": Range(30.0, 120.0),
     "bend": Range(0.5, 2.0, default=1.0),
-    "extrapolation": Range(0.0, 1.2, even=True, default=0.0),
+    "extrapolation": Range(0.0, 0.6, even=True, default=0.0),
 }
 
-# Where data steps are few, extrapolation makes up for it.
-_FAST_FIRST = {1.0: {"sigma_d": 3.4, "mu": 0.14, "sigma_start": 103.0, "bend": 0.67, "extrapolation": 0.96}}
+# Where data steps are solved well, extrapolation may not be needed.
+_FAST_FIRST = {1.0: {"sigma_d": 3.7, "mu": 0.2, "sigma_start": 58.0, "bend": 1.4, "extrapolation": 0.0}}
 
 METHODS: tuple[Compared, ...] = (
     Compared(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
 
 # How far below the strongest frequency a filter still amplifies fully.
-FLOOR = 0.04
+FLOOR = 0.1
 # More regions than this cost more than they save.
 MOST_REGIONS = 16
 # Where a region has less than this share of a pixel it leaves it to the others: its box is the smaller.

@@ -35,7 +35,7 @@ class Annealed(PlugAndPlay):
 
     `log sigma_k` falls evenly for `bend` 1, late for more, early for less. The system is solved by preconditioned
     conjugate gradient from the last `z`, until it is off by about `cg_tolerance` of itself or for `cg_iterations`: a
-    number, one for each picture (B,), for each call and picture (calls, B), or for each colour plane too (calls, B, C).
+    number, one for each picture (B,), or for each of its colour planes (B, C).
     Each call sees the picture in another of its eight orientations: a network's errors then differ from call to
     call and do not add up.
 
@@ -64,10 +64,10 @@ class Annealed(PlugAndPlay):
                 f"calls = {self.calls}, cg_iterations = {self.cg_iterations}, cg_tolerance = {self.cg_tolerance}: "
                 "give at least 2, at least 1, and from 0 to below 1"
             )
-        if steps.is_floating_point() or steps.ndim > 3 or (steps.ndim > 1 and len(steps) != self.calls):
+        if steps.is_floating_point() or steps.ndim > 2:
             raise InputError(
-                f"cg_iterations are {steps.dtype} of shape {tuple(steps.shape)}, calls = {self.calls}: "
-                "give a whole number, or whole numbers of shape (B,), (calls, B) or (calls, B, C)"
+                f"cg_iterations are {steps.dtype} of shape {tuple(steps.shape)}: "
+                "give a whole number, or whole numbers of shape (B,) or (B, C)"
             )
         if isinstance(self.cg_iterations, Tensor):  # the loop counts on the CPU, and must not wait for a GPU
             object.__setattr__(self, "cg_iterations", steps)
@@ -98,7 +98,7 @@ class Annealed(PlugAndPlay):
         """The two equations above."""
         assert isinstance(state, AnnealedState)
         s, sigma = state, self.sigma_at(state.iteration)
-        z, g = self._data_step(problem, s.iteration).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
+        z, g = self._data_step(problem).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
         # The first step leads away from the blurred start: there is no trend in it to go on with.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()
@@ -108,17 +108,15 @@ class Annealed(PlugAndPlay):
         """None."""
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
-    def _data_step(self, problem: Problem, call: int = 0) -> DataStep:
+    def _data_step(self, problem: Problem) -> DataStep:
         steps = torch.as_tensor(self.cg_iterations)
-        if steps.ndim > 1:
-            steps = steps[min(call, self.calls - 1)]
         by_plane = steps.ndim == 2
         if steps.ndim and len(steps) not in (1, problem.pictures):
             raise InputError(f"cg_iterations for {len(steps)} pictures, pictures: {problem.pictures}: they must match")
         if by_plane and (problem.colour_planes is None or steps.shape[1] != problem.shape[1]):
             raise InputError(
                 f"cg_iterations for {steps.shape[1]} colour planes: this problem has "
-                f"{0 if problem.colour_planes is None else problem.shape[1]}; give (calls, B)"
+                f"{0 if problem.colour_planes is None else problem.shape[1]}; give (B,)"
             )
         return DataStep(
             problem.operator,
