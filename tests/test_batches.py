@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 import pnpladmm as pl
 from pnpladmm.operators import convolution, roster
-from pnpladmm.operators.convolution import BankData, DenseBank
+from pnpladmm.operators.convolution import BankData, DenseBank, Domain
 from pnpladmm.operators.preconditioner import LocalWiener, Patch, Regions
 from pnpladmm.operators.roster import Roster
 
@@ -27,7 +29,7 @@ def uneven_weights(counts: tuple[int, ...], size: tuple[int, int], most: int = 4
 @pytest.mark.parametrize("weights_on", ["observed", "extended"])
 @pytest.mark.parametrize("at_once", [0, 1 << 20], ids=["one kernel at once", "many, as on a GPU"])
 def test_a_batch_of_uneven_blurs_is_its_pictures_and_costs_no_more(
-    counts: tuple[int, ...], weights_on: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+    counts: tuple[int, ...], weights_on: Domain, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "CPU_CHUNK_PIXELS", at_once)
     observed, k = (12, 9), 5
@@ -35,14 +37,14 @@ def test_a_batch_of_uneven_blurs_is_its_pictures_and_costs_no_more(
     weights = uneven_weights(counts, size)
     kernels = torch.rand(len(counts), 4, 2, k, k, dtype=DOUBLE)
     x, y = (torch.randn(len(counts), 2, *n, dtype=DOUBLE) for n in ((16, 13), observed))
-    bank = DenseBank(BankData(kernels, weights, weights_on), observed)  # type: ignore[arg-type]
+    bank = DenseBank(BankData(kernels, weights, weights_on), observed)
     transformed: list[int] = []
     for name in ("rfft2", "irfft2"):
         plain = getattr(convolution, name)
 
-        def counted(v: Tensor, *rest: object, plain: object = plain, **named: object) -> Tensor:
+        def counted(v: Tensor, *rest: object, plain: Callable[..., Tensor] = plain, **named: object) -> Tensor:
             transformed.append(v.shape[:-2].numel())
-            return plain(v, *rest, **named)  # type: ignore[operator]
+            return plain(v, *rest, **named)
 
         monkeypatch.setattr(convolution, name, counted)
     together = bank.forward(x), bank.adjoint(y)
@@ -50,7 +52,7 @@ def test_a_batch_of_uneven_blurs_is_its_pictures_and_costs_no_more(
     if at_once:
         assert len(transformed) == 2 * (1 + len(set(Roster.of(weights).served)))
     for b in range(len(counts)):
-        own = BankData(kernels[b : b + 1], weights[b : b + 1], weights_on)  # type: ignore[arg-type]
+        own = BankData(kernels[b : b + 1], weights[b : b + 1], weights_on)
         alone = DenseBank(own, observed)
         torch.testing.assert_close(together[0][b : b + 1], alone.forward(x[b : b + 1]), rtol=0, atol=1e-12)
         torch.testing.assert_close(together[1][b : b + 1], alone.adjoint(y[b : b + 1]), rtol=0, atol=1e-12)
