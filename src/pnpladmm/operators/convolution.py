@@ -39,6 +39,8 @@ BOX_OVERHEAD, GPU_BOX_OVERHEAD = 2e3, 5e7
 # Blocks beyond 32 MB are new memory every time, unless it is kept (allocator.py): that costs more than the transform.
 # A spectrum takes 4 bytes a sample.
 CPU_SAMPLES = 1 << 23
+# Numbers of a bank whose conjugates a GPU keeps: making them each time takes it 3 % of a data step's time.
+CONJUGATES_KEPT = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class DenseBank:
         # Inverse transforms are not normalised, so the spectra are: it spares a pass over every result.
         self.spectra = kernel_spectra(self.roster.arrange(data.kernels), self.fft_size, origin)
         self.spectra /= self.fft_size[0] * self.fft_size[1]
+        self.conjugate = self.spectra.conj()
+        if self.spectra.is_cuda and self.spectra.numel() <= CONJUGATES_KEPT:
+            self.conjugate = self.conjugate.resolve_conj()
 
     def forward(self, x: Tensor) -> Tensor:
         """`sum_i U_i V_i x` or `sum_i V_i U_i x`."""
@@ -79,7 +84,7 @@ class DenseBank:
     def adjoint(self, y: Tensor) -> Tensor:
         """`sum_i V_i^T U_i y` or `sum_i U_i V_i^T y`: the weights change sides."""
         weigh = self._weigh_before if self.weights_on == "observed" else self._weigh_after
-        return self.roster.unsorted(by_channel(weigh, self.roster.sorted(y), self.spectra.conj(), self.extended))
+        return self.roster.unsorted(by_channel(weigh, self.roster.sorted(y), self.conjugate, self.extended))
 
     def _weigh_after(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         spectrum = rfft2(v, self.fft_size).unsqueeze(1)

@@ -8,7 +8,8 @@ inverts. With regions `v_q >= 0`, `sum_q v_q = 1`,
 `p_q` the mean precision of the region and `S_q(f)` the power spectrum of its kernel. Each term is `B^T C B` with
 `C` positive definite, and at every pixel some `v_q > 0`, so `M^-1` is symmetric positive definite, as conjugate
 gradient needs; a poor fit costs iterations, never the result. Where pixels weigh more in the data than elsewhere,
-`c = (H^T H 1)(r) / S(0) > 1` (borders that are repeated), `v_q / c^2` stands for `v_q`.
+`c = (H^T H 1)(r) / S(0) > 1` (borders that are repeated), `v_q / c^2` stands for `v_q`; where they weigh less
+(beyond the border of a crop), `v_q / c`, as if `c` scaled `S`, but with no less than `LIGHTEST`.
 
 A blur of few segments has its weights for regions, each with its own kernel: an application then costs about as
 much as `H^T H`. Other blurs have one region, or tiles where their many kernels make that cheap, with `S` the mean of
@@ -44,6 +45,8 @@ MOST_REGIONS = 16
 LEAST_SHARE = 0.02
 # Pixels that weigh more than this count no more: signed blurs may have a mean of almost 0.
 HEAVIEST = 100.0
+# Pixels that weigh less than this count no less: their filters would amplify what others know better.
+LIGHTEST = 0.3
 # Weights are segments where the largest of a pixel is at least this, in the mean.
 RULES = 0.5
 # Pixels that the means over tiles are taken from.
@@ -93,7 +96,7 @@ class Regions:
 
 
 class LocalWiener:
-    """`M^-1`, for one `p` and one `a`; a callable on pictures (B, C, H, W) of the scene."""
+    """`M^-1`, for one `p` and one `a` at a time; a callable on pictures (B, C, H, W) of the scene."""
 
     def __init__(self, regions: Regions, precision: Tensor, a: Tensor) -> None:
         """`precision` broadcasts to the observation, `a` is () or (B, 1, 1, 1)."""
@@ -102,34 +105,58 @@ class LocalWiener:
         if precision.ndim and precision.shape[-2:] != (1, 1):
             seen = F.pad(torch.ones_like(precision[:1, :1]), regions.margins)
             precision = F.pad(precision, regions.margins)
-        self.filters = [_filter(patch, precision, seen, a, regions.floor) for patch in regions.patches]
+        self.filters = [Filter(patch, precision, seen, a, regions.floor) for patch in regions.patches]
+
+    def set(self, a: Tensor) -> None:
+        """Another `a`, of the same shape: the filters change where they lie."""
+        for wiener in self.filters:
+            wiener.set(a)
 
     def __call__(self, r: Tensor) -> Tensor:
         """`M^-1 r`."""
-        first, *others = self.regions.patches
+        first, *others = self.filters
         if not others:  # it is the whole scene
-            return first.filtered(r, self.filters[0])
+            return first(r)
         total = torch.zeros_like(r)
-        for patch, wiener in zip(self.regions.patches, self.filters, strict=True):
-            place = (patch.pictures, slice(None), *patch.window)
-            total[place].add_(patch.filtered(r[place], wiener))
+        for wiener in self.filters:
+            place = (wiener.patch.pictures, slice(None), *wiener.patch.window)
+            total[place].add_(wiener(r[place]))
         return total
 
 
-def _filter(patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> Tensor:
-    """`1 / (p_q S_q + t_q)`, (B, Q, C, fft), over the number of pixels: the inverse transform is not normalised."""
-    floor, p, a = (
-        patch.roster.sorted(t[patch.pictures]) if t.ndim and len(t) > 1 else t for t in (floor, precision, a)
-    )
-    p, a = (t.unsqueeze(1) if t.ndim == 4 else t for t in (p, a))
-    if seen is not None:  # the mean of each region, over its pixels that are observed
-        share = patch.root.square() * seen[(..., *patch.window)].unsqueeze(1)
-        p = (share * p[(..., *patch.window)]).sum((-2, -1), keepdim=True) / share.sum((-2, -1), keepdim=True).clamp_min(
-            torch.finfo(share.dtype).tiny
-        )
-    power = p * patch.power
-    wiener = (power + torch.maximum(floor * power.amax((-2, -1), keepdim=True), a)).reciprocal_()
-    return wiener.div_(patch.fft_size[0] * patch.fft_size[1])
+class Filter:
+    """What `M^-1` does in one patch."""
+
+    def __init__(self, patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> None:
+        """`seen`: 1 where a pixel is observed, where precision is a map of the scene."""
+        self.patch = patch
+        p = self._own(precision)
+        if seen is not None:  # the mean of each region, over its pixels that are observed
+            share = patch.root.square() * seen[(..., *patch.window)].unsqueeze(1)
+            total = share.sum((-2, -1), keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
+            p = (share * p[(..., *patch.window)]).sum((-2, -1), keepdim=True) / total
+        self.precision, self.floor = p, self._own(floor) * p * patch.power.amax((-2, -1), keepdim=True)
+        self.wiener = self._made(a)
+
+    def set(self, a: Tensor) -> None:
+        """For another `a` of the same shape."""
+        self._made(a, out=self.wiener)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        """Of what lies in the window."""
+        return self.patch.filtered(r, self.wiener)
+
+    def _made(self, a: Tensor, out: Tensor | None = None) -> Tensor:
+        """`1 / (p_q S_q + t_q)`, (B, Q, C, fft), over the number of pixels: the inverse transform is not normalised."""
+        pixels = self.patch.fft_size[0] * self.patch.fft_size[1]
+        t = pixels * torch.maximum(self.floor, self._own(a))
+        return torch.addcmul(t, pixels * self.precision, self.patch.power, out=out).reciprocal_()
+
+    def _own(self, numbers: Tensor) -> Tensor:
+        """Those of the patch's pictures, in its order: (), (1, ...) or (B, ...), and with an axis for the regions."""
+        if numbers.ndim and len(numbers) > 1:
+            numbers = self.patch.roster.sorted(numbers[self.patch.pictures])
+        return numbers.unsqueeze(1) if numbers.ndim == 4 else numbers
 
 
 def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
@@ -140,8 +167,8 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     one = torch.ones(len(weights), kernels.shape[2], *blur.scene, dtype=like.dtype, device=like.device)
     usual = (v * correlation.sum((-2, -1), keepdim=True).amax(2, keepdim=True)).sum(1)
     usual = blur.on_scene(usual.clamp_min(TINY))
-    heavy = (blur.adjoint(blur.forward(one)).amax(1, keepdim=True) / usual).clamp(1, HEAVIEST)
-    root = (blur.on_scene(v).sqrt() / heavy.unsqueeze(1)).to(like.dtype)
+    c = (blur.adjoint(blur.forward(one)).amax(1, keepdim=True) / usual).clamp(LIGHTEST, HEAVIEST)
+    root = (blur.on_scene(v).sqrt() / torch.where(c < 1, c.sqrt(), c).unsqueeze(1)).to(like.dtype)
 
     whole = blur.scene if blur.boundary == "circular" and is_smooth(blur.scene) else fast_size(blur.scene)
     if like.is_cuda or v.shape[1] == 1:
