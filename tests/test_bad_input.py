@@ -116,9 +116,13 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "L_x infinite": (lambda: pl.ISTA(tv(), 0.1, float("inf")), "L_x = inf"),
     "rho 0": (lambda: pl.ADMM(tv(), 0.1, 0.0), "rho = 0.0"),
     "no CG steps": (lambda: pl.ADMM(tv(), 0.1, 1.0, cg_iterations=0), "cg_iterations = 0"),
-    "CG steps of three dimensions": (
-        lambda: pl.Annealed(tv(), 0.1, cg_iterations=torch.full((3, 1, 2), 5)),
-        r"of shape \(3, 1, 2\): give",
+    "CG steps of other calls": (
+        lambda: pl.Annealed(tv(), 0.1, calls=4, cg_iterations=torch.full((1, 3, 2), 5)),
+        r"of shape \(1, 3, 2\): give a whole number, or whole numbers of shape \(B, 4\) or \(B, 4, C\)",
+    ),
+    "CG steps of no calls": (
+        lambda: pl.Annealed(tv(), 0.1, calls=4, cg_iterations=torch.full((4,), 5)),
+        r"of shape \(4,\): give",
     ),
     "half a CG step": (lambda: pl.Annealed(tv(), 0.1, cg_iterations=torch.tensor(2.5)), "are torch.float32 of shape"),
     "CG steps for nobody": (lambda: pl.Annealed(tv(), 0.1, cg_iterations=torch.ones(0)), r"= tensor\(\[\]\)"),

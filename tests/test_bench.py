@@ -267,17 +267,20 @@ def test_the_watched_run_counts_calls_and_changes_nothing() -> None:
 
     method = Annealed(smooth, 0.05, calls=5, cg_iterations=3, cg_tolerance=0.0)
     instruments.run_bare(problem, method)
-    total, seconds, calls = instruments.watched_run(problem, method)
-    assert calls[DENOISER] == 5
-    assert calls[BLUR] >= 5 * 2
-    assert 0 < seconds[DENOISER] + seconds[BLUR] <= total
+    watched = instruments.watched_run(problem, method)
+    assert watched.calls[DENOISER] == 5
+    assert watched.calls[BLUR] >= 5 * 2
+    assert 0 < watched.seconds[DENOISER] + watched.seconds[BLUR] <= watched.total
+    assert watched.outside == watched.total - watched.seconds[DENOISER]
+    assert set(instruments.watched_run(problem, method, denoiser_only=True).calls) == {DENOISER}
 
     admm = ADMM(smooth, 0.05, rho=100.0)
-    _, seconds, calls = instruments.watched_run(problem, admm)
-    assert calls[PRECONDITIONER] > 100
-    assert seconds[PRECONDITIONER] > 0
-    for before, after in zip(seen[:5], seen[5:10], strict=True):
+    watched = instruments.watched_run(problem, admm)
+    assert watched.calls[PRECONDITIONER] > 100
+    assert watched.seconds[PRECONDITIONER] > 0
+    for before, after, again in zip(seen[:5], seen[5:10], seen[10:15], strict=True):
         assert torch.equal(before, after)
+        assert torch.equal(before, again)
 
 
 def test_operations_are_counted() -> None:

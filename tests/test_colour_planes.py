@@ -49,18 +49,17 @@ def test_colour_planes_are_principal_axes_of_the_correlation() -> None:
 
 def test_only_what_channels_have_in_common_is_spared() -> None:
     dim = ColourPlanes.of(coloured((1.0, 0.3, 0.01), mixed=False))
-    assert int(dim.steps(torch.tensor([20])).min()) >= 16  # independent channels, however dim
+    assert int(dim.steps(torch.tensor([[20]])).min()) >= 16  # independent channels, however dim
     grey = torch.rand(1, 1, 9, 9, dtype=DOUBLE).expand(1, 3, 9, 9)
-    assert ColourPlanes.of(grey).steps(torch.tensor([20])).tolist() == [[20, FEWEST, FEWEST]]
-    assert ColourPlanes.of(grey).steps(torch.tensor([3])).tolist() == [[3, 3, 3]]
+    assert ColourPlanes.of(grey).steps(torch.tensor([[20, 1]])).tolist() == [[[20, FEWEST, FEWEST], [1, 1, 1]]]
     two = ColourPlanes(torch.eye(2)[None], torch.eye(2)[None], torch.tensor([[1.0, 0.09]], dtype=DOUBLE))
-    assert two.steps(torch.tensor([39])).tolist() == [[39, 12]]  # in proportion to the amplitude
+    assert two.steps(torch.tensor([[39, 10]])).tolist() == [[[39, 12], [10, 3]]]  # in proportion to the amplitude
     tinted = grey + 0.05 * torch.randn(1, 3, 9, 9, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
-    first, *others = ColourPlanes.of(tinted).steps(torch.tensor([40]))[0].tolist()
+    first, *others = ColourPlanes.of(tinted).steps(torch.tensor([[40]]))[0, 0].tolist()
     assert first == 40
     assert max(others) <= 10
     black = ColourPlanes.of(torch.zeros(1, 3, 4, 4, dtype=DOUBLE))
-    assert black.steps(torch.tensor([9])).tolist() == [[9, 9, 9]]
+    assert black.steps(torch.tensor([[9]])).tolist() == [[[9, 9, 9]]]
     torch.testing.assert_close(black.join(black.split(grey)), grey)
 
 
@@ -198,9 +197,9 @@ def test_a_picture_is_restored_the_same_among_others() -> None:
 def test_steps_that_do_not_fit_the_problem_are_refused() -> None:
     problem, grey = colour_problem(), small_problem()[0]
     for steps, given, message in (
-        (torch.tensor([6, 4, 3]), grey, "cg_iterations for 3 pictures, pictures: 1"),
-        (torch.full((1, 2), 4), problem, "cg_iterations for 2 colour planes: this problem has 3"),
-        (torch.full((1, 1), 4), grey, "cg_iterations for 1 colour planes: this problem has 0"),
+        (torch.full((3, 3), 4), grey, "cg_iterations for 3 pictures, pictures: 1"),
+        (torch.full((1, 3, 2), 4), problem, "cg_iterations for 2 colour planes: this problem has 3"),
+        (torch.full((1, 3, 1), 4), grey, r"cg_iterations for 1 colour planes: this problem has 0; give \(B, 3\)"),
     ):
         with pytest.raises(InputError, match=message):
             pl.solve(given, pl.Annealed(Tikhonov(), 0.03, calls=3, cg_iterations=steps))
@@ -217,16 +216,41 @@ def test_steps_grow_with_the_root_of_the_condition_number() -> None:
         assert isinstance(method, pl.Annealed)
         return torch.as_tensor(method.cg_iterations)
 
-    assert steps(torch.tensor([4e-3, 4e-3 / 3], dtype=DOUBLE)).tolist() == [9, 24]  # 1 + 0.3 * 25, 1 + 0.3 * 75, up
-    assert int(steps(1e-7)) == MOST_STEPS
-    assert int(steps(1.0)) == 2
+    # sigma_k = 0.2, 0.0946, 0.0447, 0.0211, 0.01: the root of the condition number is 25 at its middle for 4e-3.
+    assert steps(torch.tensor([4e-3, 4e-3 / 3], dtype=DOUBLE)).tolist() == [[8, 8, 8, 4, 3], [20, 20, 20, 10, 6]]
+    assert steps(1e-7).tolist() == [[MOST_STEPS] * 5]
+    assert steps(1.0).tolist() == [[2] * 5]
     mask = pl.Mask(torch.rand(24, 24) > 0.5)
-    assert int(steps(4e-3, mask)) == 31  # not preconditioned as a blur is
+    assert steps(4e-3, mask).tolist() == [[31, 31, 31, 16, 8]]  # not preconditioned as a blur is
     by_plane = method_from("fast", Tikhonov(), colour_problem(), row, 5)
     assert isinstance(by_plane, pl.Annealed)
-    assert torch.as_tensor(by_plane.cg_iterations).shape == (1, 3)
+    assert torch.as_tensor(by_plane.cg_iterations).shape == (1, 5, 3)
+
+
+def test_each_call_takes_its_own_number_of_steps() -> None:
+    problem = small_problem()[0]
+    counted: list[int] = []
+
+    class Counted(pl.SpatiallyVaryingBlur):
+        def forward(self, x: Tensor) -> Tensor:
+            counted[-1] += 1
+            return super().forward(x)
+
+    def smooth(x: Tensor, sigma: object) -> Tensor:
+        counted.append(0)
+        return x
+
+    blur = problem.operator
+    assert isinstance(blur, pl.SpatiallyVaryingBlur)
+    operator = Counted(blur.kernels.squeeze(), blur.weights.squeeze(), blur.boundary)
+    method = pl.Annealed(smooth, 0.01, calls=3, cg_iterations=torch.tensor([[5, 2, 3]]), cg_tolerance=0.0)
+    counted.append(-2)  # for the gradient at the start, and the preconditioner
+    pl.solve(pl.Problem(problem.observed, operator, problem.data_term), method, iterations=5, tolerance=0, record=False)
+    assert counted[:5] == [5, 2, 3, 3, 3]  # beyond the schedule as at its end
 
 
 def test_a_report_names_the_steps_of_each_plane() -> None:
-    method = pl.Annealed(Tikhonov(), 0.03, cg_iterations=torch.tensor([[6, 4, 2], [9, 9, 9]]))
-    assert _parameters(method)["cg_iterations"] == "[6, 4, 2]"
+    method = pl.Annealed(
+        Tikhonov(), 0.03, calls=2, cg_iterations=torch.tensor([[[6, 4, 2], [5, 3, 2]], [[9, 9, 9]] * 2])
+    )
+    assert _parameters(method)["cg_iterations"] == "[[6, 4, 2], [5, 3, 2]]"

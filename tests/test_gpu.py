@@ -15,6 +15,7 @@ from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.methods import method_from
 from pnpladmm.solvers import Progress
 from pnpladmm.solvers.conjugate_gradient import DataStep
+from pnpladmm.solvers.recorded import Recorded
 
 pytestmark = [
     pytest.mark.gpu,
@@ -164,6 +165,43 @@ def test_preconditioned_solves_agree_with_the_cpu() -> None:
         assert bool(((precondition(r) * r).flatten(1).sum(1) > 0).all())
         solutions.append(step.solve(a, torch.zeros_like(x).to(device), x.to(device))[0].cpu())
     torch.testing.assert_close(solutions[0], solutions[1], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("by_plane", [True, False])
+def test_recorded_steps_are_the_steps(by_plane: bool) -> None:
+    """Solve after solve, with another `a`, another picture and another number of steps each time."""
+    operator = segments()
+    y = operator.forward(torch.rand(3, 3, 64, 64, device="cuda"))
+    problem = pl.Problem(y, operator, pl.Gaussian(0.01))
+    p, planes = problem.precision_for("test"), problem.colour_planes if by_plane else None
+    for k, steps in enumerate(([9, 5, 2], [6, 6, 3], [1, 1, 1], [12, 4, 4])):
+        iterations = torch.tensor([steps] * 3) if by_plane else torch.tensor([steps[0], steps[1], steps[0]])
+        a = torch.tensor([2.0, 30.0, 9.0], device="cuda").view(3, 1, 1, 1) * 4**k
+        v = torch.rand(3, 3, 64, 64, device="cuda")
+        once, kept = (
+            DataStep(operator, p, y, iterations, 1e-9, planes, kept).solve(a, v, y) for kept in (None, problem.kept)
+        )
+        for expected, found in zip(once, kept, strict=True):
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    (system,) = problem.kept.values()
+    assert all(isinstance(descent.step, Recorded) for descent in system.buffers._descents.values())
+
+
+def test_what_is_recorded_runs_on_what_lies_there() -> None:
+    x, runs = torch.zeros(4, device="cuda"), []
+
+    def add() -> None:
+        runs.append(1)
+        x.add_(torch.ones(4, device="cuda").mul_(2))
+
+    recorded = Recorded(add, x.device)
+    for k in range(5):
+        recorded()
+        assert x.tolist() == [2.0 * (k + 1)] * 4
+    assert len(runs) == 2
+    x.zero_()
+    recorded()
+    assert x.tolist() == [2.0] * 4
 
 
 @pytest.mark.parametrize("record", [True, False])

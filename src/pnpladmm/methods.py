@@ -30,7 +30,10 @@ METHODS = ("fast", "ladmm", "certified", "primal-dual", "ista", "fista", "admm",
 DEFAULT_CALLS = 8
 # Above `beta ||H||^2` by this: rounding must not break the condition.
 MARGIN = 1.001
-# More steps of conjugate gradient than this change no picture.
+# Steps of conjugate gradient, in units of the root of the condition number: for blurs, and for operators that are more
+# than a blur, which are preconditioned less well.
+STEPS, OTHER_STEPS = 0.25, 1.2
+# More steps than this change no picture.
 MOST_STEPS = 40
 # For convex priors `beta` is this share of 1/sigma^2: any converges, this one quickly.
 CONVEX_BETA = 0.1
@@ -116,15 +119,18 @@ def _convex_method(name: str, denoiser: Denoiser, problem: Problem, sigma: Tenso
 
 
 def _data_steps(problem: Problem, method: Annealed) -> Tensor:
-    """Steps of conjugate gradient for each picture, (B,), or for each of its colour planes, (B, C), where it has them.
+    """Steps of conjugate gradient for each picture and call, (B, calls), or (B, calls, C) where it has colour planes.
 
-    They grow like the root of the condition number: `H^T p H + a` has one of up to `L_h / a`, here in the middle of the
-    schedule. The factor was measured (docs/speed.md); operators that are more than a blur are preconditioned less well.
+    They grow like the root of the condition number: `H^T p H + a` has one of up to `L_h / a`, where `a` grows from call
+    to call. Calls before the middle of the schedule get no more than that at its middle: later ones make up for it. The
+    factors were measured (docs/speed.md).
     """
-    numbers = [torch.as_tensor(n, dtype=torch.float64) for n in (method.sigma_d, method.sigma_start, method.mu)]
-    condition = problem.L_h().cpu() * numbers[0] * numbers[1] / numbers[2]
-    steps = 1 + (0.3 if isinstance(problem.operator, SpatiallyVaryingBlur) else 1.2) * condition.sqrt()
-    steps = steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures)
+    sigma = torch.stack([method.sigma_at(k) for k in range(method.calls)], -1)
+    middle = (sigma[..., :1] * sigma[..., -1:]).sqrt()
+    scale = (problem.L_h().cpu() / torch.as_tensor(method.mu, dtype=torch.float64)).sqrt().unsqueeze(-1)
+    root = scale * torch.minimum(sigma, middle)
+    steps = 1 + (STEPS if isinstance(problem.operator, SpatiallyVaryingBlur) else OTHER_STEPS) * root
+    steps = steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures, method.calls)
     return steps if problem.colour_planes is None else problem.colour_planes.steps(steps)
 
 

@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -25,7 +25,8 @@ DENOISER, BLUR, PRECONDITIONER = "denoiser", "blur", "preconditioner"
 
 
 def run_bare(problem: Problem, method: Method, iterations: int | None = None, start: Tensor | None = None) -> Result:
-    """A run without history and without a tolerance that could end it early."""
+    """A run without history and without a tolerance that could end it early; steps are recorded anew (GPU)."""
+    problem.kept.clear()
     return solve(problem, method, iterations, 0.0, start, record=False)
 
 
@@ -107,11 +108,29 @@ def watched_operator(operator: LinearOperator, spans: Spans) -> LinearOperator:
     return watched
 
 
-def watched_run(problem: Problem, method: Any) -> tuple[float, dict[str, float], dict[str, int]]:
-    """One run of a Plug & Play method with instruments: seconds in all, in each part, and calls of each."""
+@dataclass(frozen=True)
+class Watched:
+    """A run with instruments."""
+
+    total: float
+    seconds: dict[str, float]
+    calls: dict[str, int]
+
+    @property
+    def outside(self) -> float:
+        """Seconds outside the denoiser."""
+        return self.total - self.seconds.get(DENOISER, 0.0)
+
+
+def watched_run(problem: Problem, method: Any, denoiser_only: bool = False) -> Watched:
+    """One run of a Plug & Play method with instruments on the denoiser, and on the operator unless `denoiser_only`.
+
+    A GPU does not record steps of conjugate gradient with instruments in them: they take longer then.
+    """
     device = problem.observed.device
     spans = Spans(device)
-    instrumented = replace(problem, operator=watched_operator(problem.operator, spans))
+    operator = problem.operator if denoiser_only else watched_operator(problem.operator, spans)
+    instrumented = replace(problem, operator=operator)
     vars(instrumented)["colour_planes"] = problem.colour_planes  # made before, as in a bare run
     watched = replace(method, denoiser=WatchedDenoiser(method.denoiser, spans))
     synchronise(device)
@@ -119,7 +138,7 @@ def watched_run(problem: Problem, method: Any) -> tuple[float, dict[str, float],
     run_bare(instrumented, watched)
     synchronise(device)
     total = time.perf_counter() - start
-    return total, spans.seconds(), spans.calls
+    return Watched(total, spans.seconds(), spans.calls)
 
 
 def operations_per_pixel(denoiser: Denoiser, channels: int, device: torch.device, side: int = 64) -> float | None:

@@ -1,7 +1,8 @@
 """Where the time of the fast method goes: denoiser, blur and adjoint, preconditioner, the rest; and how near the
 denoiser comes to what the machine can do at all.
 
-The parts are measured in a run with instruments, the total beside them in runs without.
+The denoiser's share is measured in a run with instruments on it alone. What is outside is divided as in a run with
+instruments on all, where a GPU launches each operation by itself. The total beside them is of runs without.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def run(options: Options) -> Report:
     per_picture = "unknown" if operations is None else f"{operations * 256**2 / 1e9:.0f} GFLOP for 256x256"
     notes = [
         f"matrix product of {side}^3: {rate / 1e12:.2f} TFLOP/s; one denoiser call: {per_picture}",
-        "blur: H and H^T, all within the conjugate gradient; shares are of the run with instruments",
+        "blur: H and H^T, all within the conjugate gradient; shares are of runs with instruments",
     ]
     return Report("shares", settings, rows, [table], notes)
 
@@ -119,10 +120,13 @@ def _measure(
     method = make_method("fast", denoiser, problem, noise_of(problem), calls=CALLS)
     samples, budget = (2, 1.0) if options.quick else (5, 60.0)
     bare = take_turns({"run": lambda: run_bare(problem, method)}, options.device, samples, 2, budget)["run"]
-    watched = min((watched_run(problem, method) for _ in range(1 if options.quick else 3)), key=lambda run: run[0])
-    total, seconds, calls = watched
-    inside = seconds.get(DENOISER, 0.0)
-    parts = {f"{part}_seconds": seconds.get(part, 0.0) for part in PARTS}
+    repeats = range(1 if options.quick else 3)
+    watched = min((watched_run(problem, method, denoiser_only=True) for _ in repeats), key=lambda run: run.total)
+    divided = min((watched_run(problem, method) for _ in repeats), key=lambda run: run.total)
+    total, calls, inside = watched.total, watched.calls | divided.calls, watched.seconds.get(DENOISER, 0.0)
+    scale = watched.outside / divided.outside
+    parts = {f"{part}_seconds": scale * divided.seconds.get(part, 0.0) for part in PARTS}
+    parts[f"{DENOISER}_seconds"] = inside
     parts["rest_seconds"] = max(0.0, total - sum(parts.values()))
     pixels = problem.observed[0, 0].numel() * problem.pictures
     done = None if operations is None else operations * pixels * calls.get(DENOISER, 0) / inside

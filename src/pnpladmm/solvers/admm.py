@@ -90,4 +90,6 @@ class ADMM(PlugAndPlay):
 
     def _data_step(self, problem: Problem) -> DataStep:
         precision = problem.precision_for(self.name)
-        return DataStep(problem.operator, precision, problem.observed, self.cg_iterations, self.cg_tolerance)
+        return DataStep(
+            problem.operator, precision, problem.observed, self.cg_iterations, self.cg_tolerance, kept=problem.kept
+        )

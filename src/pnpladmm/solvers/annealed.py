@@ -35,7 +35,7 @@ class Annealed(PlugAndPlay):
 
     `log sigma_k` falls evenly for `bend` 1, late for more, early for less. The system is solved by preconditioned
     conjugate gradient from the last `z`, until it is off by about `cg_tolerance` of itself or for `cg_iterations`: a
-    number, one for each picture (B,), or for each of its colour planes (B, C).
+    number, one for each picture and call (B, calls), or for each of its colour planes (B, calls, C).
     Each call sees the picture in another of its eight orientations: a network's errors then differ from call to
     call and do not add up.
 
@@ -64,10 +64,10 @@ class Annealed(PlugAndPlay):
                 f"calls = {self.calls}, cg_iterations = {self.cg_iterations}, cg_tolerance = {self.cg_tolerance}: "
                 "give at least 2, at least 1, and from 0 to below 1"
             )
-        if steps.is_floating_point() or steps.ndim > 2:
+        if steps.is_floating_point() or steps.ndim not in (0, 2, 3) or (steps.ndim and steps.shape[1] != self.calls):
             raise InputError(
                 f"cg_iterations are {steps.dtype} of shape {tuple(steps.shape)}: "
-                "give a whole number, or whole numbers of shape (B,) or (B, C)"
+                f"give a whole number, or whole numbers of shape (B, {self.calls}) or (B, {self.calls}, C)"
             )
         if isinstance(self.cg_iterations, Tensor):  # the loop counts on the CPU, and must not wait for a GPU
             object.__setattr__(self, "cg_iterations", steps)
@@ -92,13 +92,13 @@ class Annealed(PlugAndPlay):
     def init(self, problem: Problem, start: Start = None) -> AnnealedState:
         """`z0 = x0`."""
         x = start_picture(problem, start)
-        return AnnealedState(x=x, z=x, g=self._data_step(problem).gradient(x))
+        return AnnealedState(x=x, z=x, g=self._data_step(problem, 0).gradient(x))
 
     def step(self, problem: Problem, state: State) -> AnnealedState:
         """The two equations above."""
         assert isinstance(state, AnnealedState)
         s, sigma = state, self.sigma_at(state.iteration)
-        z, g = self._data_step(problem).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
+        z, g = self._data_step(problem, s.iteration).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
         # The first step leads away from the blurred start: there is no trend in it to go on with.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()
@@ -108,16 +108,17 @@ class Annealed(PlugAndPlay):
         """None."""
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
-    def _data_step(self, problem: Problem) -> DataStep:
+    def _data_step(self, problem: Problem, iteration: int) -> DataStep:
         steps = torch.as_tensor(self.cg_iterations)
-        by_plane = steps.ndim == 2
+        by_plane = steps.ndim == 3
         if steps.ndim and len(steps) not in (1, problem.pictures):
             raise InputError(f"cg_iterations for {len(steps)} pictures, pictures: {problem.pictures}: they must match")
-        if by_plane and (problem.colour_planes is None or steps.shape[1] != problem.shape[1]):
+        if by_plane and (problem.colour_planes is None or steps.shape[2] != problem.shape[1]):
             raise InputError(
-                f"cg_iterations for {steps.shape[1]} colour planes: this problem has "
-                f"{0 if problem.colour_planes is None else problem.shape[1]}; give (B,)"
+                f"cg_iterations for {steps.shape[2]} colour planes: this problem has "
+                f"{0 if problem.colour_planes is None else problem.shape[1]}; give (B, {self.calls})"
             )
+        steps = steps if steps.ndim == 0 else steps[:, min(iteration, self.calls - 1)]
         return DataStep(
             problem.operator,
             problem.precision_for(self.name),
@@ -125,6 +126,7 @@ class Annealed(PlugAndPlay):
             steps,
             self.cg_tolerance,
             problem.colour_planes if by_plane else None,
+            problem.kept,
         )
 
 

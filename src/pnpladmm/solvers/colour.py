@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-FEWEST = 4
+FEWEST = 2
 """Steps that a plane gets however weak it is (or as many as the strongest)."""
 ORDINARY = 0.99
 """Share of the pixels that are taken as they are; stronger ones count no more than the strongest of these."""
@@ -56,9 +56,9 @@ class ColourPlanes:
         return _mixed(self.unmixing, planes)
 
     def steps(self, most: Tensor) -> Tensor:
-        """Steps of each plane, (B, C): `most`, (B,), for the strongest, fewer in proportion to the amplitude."""
+        """Steps of each plane, (B, calls, C): `most`, (B, calls), for the strongest, fewer as the amplitude is less."""
         limit = most.unsqueeze(-1)
-        return torch.minimum((limit * self.energy.sqrt()).ceil().long().clamp_min(FEWEST), limit)
+        return torch.minimum((limit * self.energy.sqrt().unsqueeze(1)).ceil().long().clamp_min(FEWEST), limit)
 
 
 def _without_outliers(flat: Tensor) -> Tensor:

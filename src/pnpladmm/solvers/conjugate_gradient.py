@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from pnpladmm.operators import LinearOperator
+from pnpladmm.operators import LinearOperator, SpatiallyVaryingBlur
+from pnpladmm.operators.preconditioner import LocalWiener
 from pnpladmm.solvers.colour import ColourPlanes
+from pnpladmm.solvers.recorded import Recorded
 
 Map: TypeAlias = Callable[[Tensor], Tensor]
 
 TINY = torch.finfo(torch.float64).tiny
+RECORDED_SAMPLES = 1 << 23
+"""Batches of more samples than this keep a GPU busy however its steps are told: recording would only cost memory."""
 
 
 def conjugate_gradient(
@@ -37,43 +41,127 @@ def conjugate_gradient(
 
 
 def descend(
-    apply: Map, x: Tensor, r: Tensor, goal: Tensor, iterations: int | Tensor, precondition: Map | None = None
+    apply: Map,
+    x: Tensor,
+    r: Tensor,
+    goal: Tensor,
+    iterations: int | Tensor,
+    precondition: Map | None = None,
+    buffers: Buffers | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`x` and its residual after at most `iterations` steps from `x`, whose residual is `r = b - A x`.
 
     A picture stops at `||M^-1 r||^2 <= goal`, (B,), or after its own number of `iterations`, (B,) on the CPU. With
     `iterations` (B, C), falling along the channels, each channel is a system of its own, as `A` and `M` must allow for,
-    and those that are done are left out: the first ones go on alone.
+    and those that are done are left out: the first ones go on alone. What is returned may lie in `buffers`.
     """
     limits = torch.as_tensor(iterations)
-    inner = _channel_dot if limits.ndim == 2 else _picture_dot
-    limits = limits if limits.ndim == 2 else limits.reshape(-1, 1)
+    by_channel = limits.ndim == 2
+    limits = limits if by_channel else limits.reshape(-1, 1)
     goal = goal[:, None] / limits.shape[1]
-    last = limits.amax(0).tolist()  # of each channel
-    bounds = limits.to(x.device, non_blocking=True)
+    left = limits.to(x.device, non_blocking=True)
+    last = limits.amax(0).tolist() if by_channel else [int(limits.max())] * x.shape[1]
+    buffers = Buffers() if buffers is None else buffers
     finished: list[tuple[Tensor, Tensor]] = []
-    p: Tensor | None = None
-    rz: Tensor | None = None
-    for k in range(last[0]):
-        if (active := sum(n > k for n in last)) < len(last):
-            finished.append((x[:, active:], r[:, active:]))
-            x, r, bounds, last = x[:, :active], r[:, :active], bounds[:, :active], last[:active]
-            if p is not None and rz is not None:
-                p, rz = p[:, :active], rz[:, :active]
-        z = r if precondition is None else precondition(r)
-        running = (inner(z, z) > goal) & (bounds > k)
-        if not x.is_cuda and not bool(running.any()):  # on a GPU asking would cost a wait
-            break
-        rz_new = inner(r, z)
-        p = z if p is None or rz is None else torch.addcmul(z, _column(rz_new / rz.clamp_min(TINY), p), p)
-        rz = rz_new
-        Ap = apply(p)
-        alpha = _column(torch.where(running, rz / inner(p, Ap).clamp_min(TINY), 0.0), x)
-        x = torch.addcmul(x, alpha, p)
-        r = torch.addcmul(r, alpha, Ap, value=-1)
+    p, rz, done = torch.zeros_like(x), torch.ones_like(goal), 0
+    for steps in sorted(set(last)):
+        width = sum(n >= steps for n in last)
+        if width < x.shape[1]:
+            finished.append((x[:, width:], r[:, width:]))
+        rows = slice(width if by_channel else 1)
+        descent = buffers.take(apply, precondition, x[:, :width], by_channel)
+        descent.load(x[:, :width], r[:, :width], p[:, :width], rz[:, rows], goal, left[:, rows] - done)
+        for _ in range(steps - done):
+            descent.step()
+            if descent.all_done():
+                break
+        x, r, p, rz, done = descent.x, descent.r, descent.p, descent.rz, steps
     if finished:
         x, r = (torch.cat(parts, 1) for parts in zip((x, r), *reversed(finished), strict=True))
     return x, r
+
+
+class Descent:
+    """Conjugate gradient at one place in memory: the picture `x`, its residual `r`, the direction `p`.
+
+    `rz = <r, M^-1 r>` and the steps that are `left` are (B, 1), or (B, C) where each channel is a system of its own.
+    """
+
+    def __init__(self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool) -> None:
+        self.apply, self.precondition = apply, precondition
+        self.inner = _channel_dot if by_channel else _picture_dot
+        self.x, self.r, self.p = (torch.empty_like(like, memory_format=torch.contiguous_format) for _ in range(3))
+        numbers = torch.empty(len(like), like.shape[1] if by_channel else 1, dtype=torch.float64, device=like.device)
+        self.rz, self.goal = torch.empty_like(numbers), torch.empty_like(numbers)
+        self.left = numbers.long()
+        self.running = self.left > 0
+        self.step: Callable[[], None] = self._step
+
+    def load(self, x: Tensor, r: Tensor, p: Tensor, rz: Tensor, goal: Tensor, left: Tensor) -> None:
+        """Begin here, or go on: the first direction is `M^-1 r` where `p` is 0."""
+        for mine, given in zip(
+            (self.x, self.r, self.p, self.rz, self.goal, self.left), (x, r, p, rz, goal, left), strict=True
+        ):
+            mine.copy_(given)
+
+    def _step(self) -> None:
+        z = self.r if self.precondition is None else self.precondition(self.r)
+        self.running.copy_((self.inner(z, z) > self.goal) & (self.left > 0))
+        self.left.sub_(1)
+        if self.all_done():
+            return
+        rz = self.inner(self.r, z)
+        torch.addcmul(z, _column(rz / self.rz.clamp_min(TINY), z), self.p, out=self.p)
+        self.rz.copy_(rz)
+        Ap = self.apply(self.p)
+        alpha = _column(torch.where(self.running, rz / self.inner(self.p, Ap).clamp_min(TINY), 0.0), z)
+        self.x.addcmul_(alpha, self.p)
+        self.r.addcmul_(alpha, Ap, value=-1)
+
+    def all_done(self) -> bool:
+        """Has every picture stopped? Never on a GPU: asking would cost a wait."""
+        return not self.x.is_cuda and not bool(self.running.any())
+
+
+class Buffers:
+    """Where `descend` works. Kept from solve to solve of one system, a GPU needs to be told of a step only once."""
+
+    def __init__(self, recorded: bool = False) -> None:
+        """`recorded`: for CUDA tensors, and maps that a graph can hold (solvers/recorded.py)."""
+        self.pool = torch.cuda.graph_pool_handle() if recorded else None
+        self._descents: dict[tuple[torch.Size, bool], Descent] = {}
+
+    def take(self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool) -> Descent:
+        """For systems of the shape of `like`. What is recorded goes on with the maps that it was first given."""
+        key = (like.shape, by_channel)
+        if key not in self._descents:
+            descent = Descent(apply, precondition, like, by_channel)
+            if self.pool is not None:
+                descent.step = Recorded(descent._step, like.device, self.pool)
+            self._descents[key] = descent
+        return self._descents[key]
+
+
+class System:
+    """`A = H^T p H + a` and its preconditioner, for one `p` and an `a` that may change."""
+
+    def __init__(self, operator: LinearOperator, precision: Tensor, a: Tensor, keep: bool = False) -> None:
+        """`keep`: on a GPU, to be used again with another `a`; steps are recorded where that is possible."""
+        self.operator, self.precision, self.a = operator, precision, a.clone()
+        self.precondition = operator.preconditioner(precision, self.a)
+        self.adaptable = isinstance(self.precondition, LocalWiener) and isinstance(operator, SpatiallyVaryingBlur)
+        self.buffers = Buffers(recorded=keep and self.adaptable)
+
+    def set(self, a: Tensor) -> None:
+        """Change `a` where it lies, and the preconditioner with it."""
+        assert isinstance(self.precondition, LocalWiener)
+        self.a.copy_(a)
+        self.precondition.set(self.a)
+
+    def apply(self, q: Tensor) -> Tensor:
+        """`A q`."""
+        H = self.operator
+        return torch.addcmul(H.adjoint(self.precision * H.forward(q)), self.a, q)
 
 
 @dataclass(frozen=True)
@@ -87,6 +175,8 @@ class DataStep:
     tolerance: float
     planes: ColourPlanes | None = None
     """Where given, each is a system of its own with its own number of `iterations`, (B, C)."""
+    kept: dict[Any, System] | None = None
+    """Where the system of one solve waits for the next, on a GPU. Not for two solves at the same time."""
 
     def gradient(self, z: Tensor) -> Tensor:
         """`g = H^T p (y - H z)`: the direction in which the data fit improves."""
@@ -98,27 +188,34 @@ class DataStep:
 
         `a` is () or (B, 1, 1, 1). Stops where the next correction is below about `tolerance ||v||`.
         """
-        H, p = self.operator, self.precision
-        if self.planes is not None and p.ndim > 2:
-            p = p[..., :1, :, :]  # it is that of all channels
         g = self.gradient(z) if g is None else g
-        precondition = H.preconditioner(p, a)
+        system = self._system(a, v)
         # Without a preconditioner the error is known to be at most ||r|| / a.
-        goal = self.tolerance**2 * squared(v if precondition is not None else a * v)
+        goal = self.tolerance**2 * squared(v if system.precondition is not None else a * v)
         r = torch.addcmul(g, a, v - z)
         r = r if self.planes is None else self.planes.split(r)
         change, r = descend(
-            lambda q: torch.addcmul(H.adjoint(p * H.forward(q)), a, q),
-            torch.zeros_like(r),
-            r,
-            goal,
-            self.iterations,
-            precondition,
+            system.apply, torch.zeros_like(r), r, goal, self.iterations, system.precondition, system.buffers
         )
         if self.planes is not None:
             change, r = self.planes.join(change), self.planes.join(r)
         z = z + change
         return z, torch.addcmul(r, a, v - z, value=-1)
+
+    def _system(self, a: Tensor, v: Tensor) -> System:
+        p = self.precision
+        if self.planes is not None and p.ndim > 2:
+            p = p[..., :1, :, :]  # it is that of all channels
+        if self.kept is None or not v.is_cuda or v.numel() > RECORDED_SAMPLES:
+            return System(self.operator, p, a)
+        key = (a.shape, a.dtype, self.planes is None)
+        if key in self.kept:
+            self.kept[key].set(a)
+            return self.kept[key]
+        system = System(self.operator, p, a, keep=True)
+        if system.adaptable:
+            self.kept[key] = system
+        return system
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

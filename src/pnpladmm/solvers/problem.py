@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ class Problem:
     observed: Tensor
     operator: LinearOperator
     data_term: DataTerm
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What data steps leave for the next one (conjugate_gradient.py)."""
 
     def __post_init__(self) -> None:
         """Check that the three fit together."""
