@@ -71,4 +71,10 @@ def _without_outliers(flat: Tensor) -> Tensor:
 
 def _mixed(matrix: Tensor, x: Tensor) -> Tensor:
     """`sum_j matrix_ij x_j`. No matrix product: those may be set to run in fewer digits."""
-    return torch.stack([(row[:, :, None, None] * x).sum(1) for row in matrix.unbind(1)], 1)
+    mixed = torch.empty_like(x)
+    first, *others = x.unbind(1)
+    for plane, row in zip(mixed.unbind(1), matrix[..., None, None].unbind(1), strict=True):
+        torch.mul(row[:, 0], first, out=plane)
+        for j, other in enumerate(others, 1):
+            plane.addcmul_(row[:, j], other)
+    return mixed

@@ -88,8 +88,7 @@ class Descent:
     """
 
     def __init__(self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool) -> None:
-        self.apply, self.precondition = apply, precondition
-        self.inner = _channel_dot if by_channel else _picture_dot
+        self.apply, self.precondition, self.by_channel = apply, precondition, by_channel
         self.x, self.r, self.p = (torch.empty_like(like, memory_format=torch.contiguous_format) for _ in range(3))
         numbers = torch.empty(len(like), like.shape[1] if by_channel else 1, dtype=torch.float64, device=like.device)
         self.rz, self.goal = torch.empty_like(numbers), torch.empty_like(numbers)
@@ -106,15 +105,16 @@ class Descent:
 
     def _step(self) -> None:
         z = self.r if self.precondition is None else self.precondition(self.r)
-        self.running.copy_((self.inner(z, z) > self.goal) & (self.left > 0))
+        self.running.copy_((_squares(z, self.by_channel) > self.goal) & (self.left > 0))
         self.left.sub_(1)
         if self.all_done():
             return
-        rz = self.inner(self.r, z)
+        rz = _products(self.r, z, self.by_channel)
         torch.addcmul(z, _column(rz / self.rz.clamp_min(TINY), z), self.p, out=self.p)
         self.rz.copy_(rz)
         Ap = self.apply(self.p)
-        alpha = _column(torch.where(self.running, rz / self.inner(self.p, Ap).clamp_min(TINY), 0.0), z)
+        alpha = rz / _products(self.p, Ap, self.by_channel).clamp_min(TINY)
+        alpha = _column(torch.where(self.running, alpha, 0.0), z)
         self.x.addcmul_(alpha, self.p)
         self.r.addcmul_(alpha, Ap, value=-1)
 
@@ -128,7 +128,7 @@ class Buffers:
 
     def __init__(self, recorded: bool = False) -> None:
         """`recorded`: for CUDA tensors, and maps that a graph can hold (solvers/recorded.py)."""
-        self.pool = torch.cuda.graph_pool_handle() if recorded else None
+        self.recorded = recorded
         self._descents: dict[tuple[torch.Size, bool], Descent] = {}
 
     def take(self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool) -> Descent:
@@ -136,8 +136,8 @@ class Buffers:
         key = (like.shape, by_channel)
         if key not in self._descents:
             descent = Descent(apply, precondition, like, by_channel)
-            if self.pool is not None:
-                descent.step = Recorded(descent._step, like.device, self.pool)
+            if self.recorded:
+                descent.step = Recorded(descent._step, like.device)
             self._descents[key] = descent
         return self._descents[key]
 
@@ -223,20 +223,27 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
     As good as sums in float64 to float32 pictures, without copies of them twice as large.
     """
-    return _picture_dot(a, b).squeeze(1)
+    return _products(a, b, by_channel=False).squeeze(1)
 
 
 def squared(a: Tensor) -> Tensor:
     """`||a||^2` of each picture, (B,)."""
-    return dot(a, a)
+    return _squares(a, by_channel=False).squeeze(1)
 
 
-def _picture_dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(-1).flatten(1).sum(1, keepdim=True, dtype=torch.float64)
+def _products(a: Tensor, b: Tensor, by_channel: bool) -> Tensor:
+    """Inner products, (B, 1) or (B, C)."""
+    return _total((a * b).sum(-1), by_channel)
 
 
-def _channel_dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(-1).sum(-1, dtype=torch.float64)
+def _squares(a: Tensor, by_channel: bool) -> Tensor:
+    """`||a||^2`, (B, 1) or (B, C): read once, where a product would be written and read."""
+    return _total(torch.linalg.vector_norm(a, dim=-1).square(), by_channel)
+
+
+def _total(lines: Tensor, by_channel: bool) -> Tensor:
+    """Of the lines of each picture, or of each of its channels."""
+    return lines.flatten(2 if by_channel else 1).sum(-1, dtype=torch.float64).view(len(lines), -1)
 
 
 def _column(value: Tensor, like: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ the GPU of each takes longer than they take; a recorded step is told of at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -16,12 +15,12 @@ class Recorded:
     """A procedure without arguments and result, on CUDA tensors that stay where they are and hold what it works on.
 
     The first call runs it as it is: plans of transforms are made, copies found. The second records it. Nothing in it
-    may wait for the GPU, and Python's own decisions in it are taken while recording, once and for all.
+    may wait for the GPU, and Python's own decisions in it are taken while recording, once and for all. What it
+    allocates lies in memory that all recorded procedures of a stream share: none may leave anything there for later.
     """
 
-    def __init__(self, procedure: Callable[[], None], device: torch.device, pool: Any = None) -> None:
-        """`pool`: memory that several of them share, which is safe where they leave nothing of it to each other."""
-        self._procedure, self._device, self._pool = procedure, device, pool
+    def __init__(self, procedure: Callable[[], None], device: torch.device) -> None:
+        self._procedure, self._device = procedure, device
         self._graph: torch.cuda.CUDAGraph | None = None
         self._was_run = False
 
@@ -32,20 +31,42 @@ class Recorded:
             self._procedure()
             return
         if self._graph is None:
-            self._graph = self._record()
+            with torch.cuda.device(self._device):
+                self._graph = _studio().record(self._procedure)
         self._graph.replay()
 
-    def _record(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device):
-            here, aside = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            aside.wait_stream(here)
-            with torch.cuda.stream(aside):
-                # torch.cuda.graph() would wait for the GPU, and empty its caches.
-                graph.capture_begin(self._pool or torch.cuda.graph_pool_handle(), capture_error_mode="thread_local")
-                try:
-                    self._procedure()
-                finally:
-                    graph.capture_end()
-            here.wait_stream(aside)
+
+class Studio:
+    """Where procedures of one stream are recorded: one place in memory for all, or each would keep its own for ever."""
+
+    def __init__(self) -> None:
+        # Memory that is free again is free for the stream that had it, so it is always the same one.
+        self._aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+        # The place is kept as long as there is a graph that uses it.
+        self._first = self.record(lambda: torch.zeros(1, device="cuda"))
+
+    def record(self, procedure: Callable[[], object]) -> torch.cuda.CUDAGraph:
+        """As torch.cuda.graph() does, which would wait for the GPU and empty its caches."""
+        graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        self._aside.wait_stream(here)
+        with torch.cuda.stream(self._aside):
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+            try:
+                procedure()
+            finally:
+                graph.capture_end()
+        here.wait_stream(self._aside)
         return graph
+
+
+_studios: dict[tuple[int, int], Studio] = {}
+
+
+def _studio() -> Studio:
+    """Of the current stream: what runs one after the other can use the same memory."""
+    stream = torch.cuda.current_stream()
+    key = (stream.device_index, stream.cuda_stream)
+    if key not in _studios:
+        _studios[key] = Studio()
+    return _studios[key]
