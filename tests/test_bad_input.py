@@ -120,6 +120,10 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: pl.Annealed(tv(), 0.1, calls=4, cg_iterations=torch.full((1, 3, 2), 5)),
         r"of shape \(1, 3, 2\): give a whole number, or whole numbers of shape \(B, 4\) or \(B, 4, C\)",
     ),
+    "CG steps that grow": (
+        lambda: pl.Annealed(tv(), 0.1, calls=2, cg_iterations=torch.tensor([[[5, 3, 2], [3, 4, 2]]])),
+        "grow from one colour plane to the next",
+    ),
     "CG steps of no calls": (
         lambda: pl.Annealed(tv(), 0.1, calls=4, cg_iterations=torch.full((4,), 5)),
         r"of shape \(4,\): give",

@@ -118,6 +118,22 @@ def test_filters_of_uneven_pictures_have_their_own_numbers(map_of_precision: boo
         torch.testing.assert_close(together[alone], filtered(alone), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("map_of_precision", [False, True])
+@pytest.mark.parametrize("boundary", ["circular", "unknown"])
+def test_filters_that_are_set_anew_are_new_ones(boundary: str, map_of_precision: bool) -> None:
+    weights = uneven_weights((1, 3, 2), (14, 15)).squeeze(2)
+    blur = pl.SpatiallyVaryingBlur(torch.rand(3, weights.shape[1], 3, 4, dtype=DOUBLE), weights, boundary)
+    precision = 50 * torch.rand(3, 1, *((14, 15) if map_of_precision else (1, 1)), dtype=DOUBLE) + 1
+    a, other = (torch.rand(3, 1, 1, 1, dtype=DOUBLE) * scale for scale in (1.0, 90.0))
+    r = torch.randn(3, 2, *blur.scene, dtype=DOUBLE)
+    kept = blur.preconditioner(precision, a)
+    before = kept(r)
+    kept.set(other)
+    torch.testing.assert_close(kept(r), blur.preconditioner(precision, other)(r), rtol=1e-12, atol=0)
+    kept.set(a)
+    assert torch.equal(kept(r), before)
+
+
 def test_the_dense_way_is_not_charged_for_kernels_that_are_not_there() -> None:
     """Ten pictures of one kernel each that covers them: one transform there and one back, padded once for all."""
     weights = uneven_weights((1,) * 9 + (4,), (40, 40)).squeeze(2)

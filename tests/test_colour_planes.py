@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +18,7 @@ from pnpladmm.denoisers import Tikhonov
 from pnpladmm.methods import MOST_STEPS, method_from
 from pnpladmm.report import _parameters
 from pnpladmm.solvers.colour import FEWEST, ColourPlanes
-from pnpladmm.solvers.conjugate_gradient import DataStep, descend
+from pnpladmm.solvers.conjugate_gradient import DataStep, Descent, NormalMatrix, System, descend
 from pnpladmm.tensors import InputError
 
 DOUBLE = torch.float64
@@ -86,6 +88,56 @@ def test_each_plane_is_a_system_of_its_own_with_its_own_number_of_steps() -> Non
             alone = run(r[b : b + 1, c : c + 1], a[b : b + 1], int(limits[b, c]))
             for got, expected in zip(together, alone, strict=True):
                 torch.testing.assert_close(got[b : b + 1, c : c + 1], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_planes_stop_at_their_goal_whatever_others_do() -> None:
+    """Stages of 3, 2 and 1 planes, and pictures that are done at once, early or never."""
+    operator = positive_blur((16, 15))
+    p, a = torch.tensor(80.0, dtype=DOUBLE), torch.tensor(2.0, dtype=DOUBLE)
+    r = torch.randn(3, 3, 16, 15, dtype=DOUBLE)
+    matrix, precondition = NormalMatrix(operator, p, a), operator.preconditioner(p, a)
+    start = precondition(r).square().flatten(1).sum(1)
+    goal = start * torch.tensor([2.0, 1e-3, 1e-30], dtype=DOUBLE)
+    limits = torch.tensor([[40, 9, 3]]).expand(3, 3)
+    x, rest = descend(matrix, torch.zeros_like(r), r, goal, limits, precondition)
+    torch.testing.assert_close(rest, r - matrix(x), rtol=0, atol=1e-10 * float(r.abs().max()))
+    left = precondition(rest).square().sum((2, 3))
+    assert not bool(x[0].any())
+    assert float(left[1, 0]) <= float(goal[1]) / 3
+    assert float(left[2, 0]) < 1e-12 * float(start[2])
+    for b in range(3):
+        alone, _ = descend(matrix, torch.zeros_like(r[:1]), r[b : b + 1], goal[b : b + 1], limits[:1], precondition)
+        torch.testing.assert_close(alone, x[b : b + 1], rtol=0, atol=1e-9)
+
+
+def test_what_a_solve_used_is_freed_when_it_ends() -> None:
+    """Without waiting for the garbage collector, which counts objects, not megabytes."""
+    problem = colour_problem()
+    p = problem.precision_for("test")
+    gc.disable()
+    try:
+        system = System(problem.operator, p, torch.tensor(40.0, dtype=DOUBLE))
+        r = torch.rand_like(problem.observed)
+        descend(system.matrix, torch.zeros_like(r), r, torch.zeros(1), 3, system.precondition, system.buffers)
+        remains = weakref.ref(system), weakref.ref(system.matrix), weakref.ref(system.buffers)
+        del system
+        assert all(remain() is None for remain in remains)
+        descent = Descent(lambda q: q, None, r, by_channel=True)
+        gone = weakref.ref(descent)
+        del descent
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_denoisers_that_can_be_trained_do_no_harm() -> None:
+    gain = torch.nn.Parameter(torch.tensor(0.9, dtype=DOUBLE))
+    problem = colour_problem()
+    for method in (
+        pl.Annealed(lambda x, sigma: gain * x, 0.03, calls=3, cg_iterations=2),
+        pl.ADMM(lambda x, sigma: gain * x, 0.03, rho=100.0),
+    ):
+        assert bool(torch.isfinite(pl.solve(problem, method, 3).image).all())
 
 
 def colour_problem(sigma: float = 0.02) -> pl.Problem:

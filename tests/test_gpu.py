@@ -13,7 +13,7 @@ import pnpladmm as pl
 from pnpladmm.denoisers import TotalVariation
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.methods import method_from
-from pnpladmm.solvers import Progress
+from pnpladmm.solvers import Progress, conjugate_gradient
 from pnpladmm.solvers.conjugate_gradient import DataStep
 from pnpladmm.solvers.recorded import Recorded
 
@@ -82,7 +82,7 @@ def test_restore_with_the_shipped_network_agrees_with_the_cpu() -> None:
     assert float((images[0] - images[1]).square().mean().sqrt()) < 0.25 / 255
 
 
-def segments(pictures: int = 3, size: int = 64, k: int = 9) -> pl.SpatiallyVaryingBlur:
+def segments(pictures: int = 3, size: int = 64, k: int = 9, boundary: str = "circular") -> pl.SpatiallyVaryingBlur:
     """A blur of the paper's kind for each picture, on the CPU: three to five soft stripes, kernels of their own."""
     generator = torch.Generator().manual_seed(1)
     kernels = torch.rand(pictures, 5, k, k, generator=generator, dtype=torch.float64) ** 3
@@ -93,7 +93,7 @@ def segments(pictures: int = 3, size: int = 64, k: int = 9) -> pl.SpatiallyVaryi
         stripes = (1.5 - (position - torch.arange(count).unsqueeze(1)).abs()).clamp(0, 1)
         weights[b, :count] = stripes.roll(11 * b, 1)[:, None, :]
     return pl.SpatiallyVaryingBlur(
-        kernels / kernels.sum((-2, -1), keepdim=True), weights / weights.sum(1, keepdim=True)
+        kernels / kernels.sum((-2, -1), keepdim=True), weights / weights.sum(1, keepdim=True), boundary
     )
 
 
@@ -167,24 +167,50 @@ def test_preconditioned_solves_agree_with_the_cpu() -> None:
     torch.testing.assert_close(solutions[0], solutions[1], atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("by_plane", [True, False])
-def test_recorded_steps_are_the_steps(by_plane: bool) -> None:
-    """Solve after solve, with another `a`, another picture and another number of steps each time."""
-    operator = segments()
-    y = operator.forward(torch.rand(3, 3, 64, 64, device="cuda"))
-    problem = pl.Problem(y, operator, pl.Gaussian(0.01))
-    p, planes = problem.precision_for("test"), problem.colour_planes if by_plane else None
+def test_recorded_steps_are_the_steps(by_plane: bool, weighted: bool) -> None:
+    """Two problems in turn, with another `a`, another picture and another number of steps each time."""
+    problems = []
+    for boundary in ("circular", "unknown"):
+        operator = segments(boundary=boundary)
+        y = operator.forward(torch.rand(3, 3, *operator.scene, device="cuda"))
+        precision = torch.rand(3, 1, *operator.observed, device="cuda") * 1e4
+        problems.append(pl.Problem(y, operator, pl.WeightedGaussian(precision) if weighted else pl.Gaussian(0.01)))
     for k, steps in enumerate(([9, 5, 2], [6, 6, 3], [1, 1, 1], [12, 4, 4])):
         iterations = torch.tensor([steps] * 3) if by_plane else torch.tensor([steps[0], steps[1], steps[0]])
         a = torch.tensor([2.0, 30.0, 9.0], device="cuda").view(3, 1, 1, 1) * 4**k
-        v = torch.rand(3, 3, 64, 64, device="cuda")
-        once, kept = (
-            DataStep(operator, p, y, iterations, 1e-9, planes, kept).solve(a, v, y) for kept in (None, problem.kept)
-        )
-        for expected, found in zip(once, kept, strict=True):
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
-    (system,) = problem.kept.values()
-    assert all(isinstance(descent.step, Recorded) for descent in system.buffers._descents.values())
+        for problem in problems:
+            p, planes = problem.precision_for("test"), problem.colour_planes if by_plane else None
+            v, z = torch.rand(2, *problem.shape, device="cuda")
+            once, kept = (
+                DataStep(problem.operator, p, problem.observed, iterations, 1e-9, planes, kept).solve(a, v, z)
+                for kept in (None, problem.kept)
+            )
+            for expected, found in zip(once, kept, strict=True):
+                torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    for problem in problems:
+        (system,) = problem.kept.values()
+        assert all(step._graph is not None for _, step in system.buffers._kept.values())
+
+
+def test_a_run_with_recorded_steps_is_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annealed and ADMM, again and again on one problem: nothing is left there, and no memory is taken anew."""
+    operator = segments()
+    problem = pl.Problem(operator.forward(torch.rand(3, 3, 64, 64, device="cuda")), operator, pl.Gaussian(0.01))
+    tv = TotalVariation()
+    methods = pl.Annealed(tv, 0.03, cg_iterations=5), pl.ADMM(tv, 0.03, rho=100.0)
+    images = [pl.solve(problem, method, 6, 0).image for method in methods * 2]
+    assert problem.kept == {}
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    for method in methods * 3:
+        pl.solve(problem, method, 6, 0)
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() <= before
+    monkeypatch.setattr(conjugate_gradient, "RECORDED_SAMPLES", 0)
+    for image, method in zip(images, methods * 2, strict=True):
+        torch.testing.assert_close(image, pl.solve(problem, method, 6, 0).image, rtol=0, atol=1e-5)
 
 
 def test_what_is_recorded_runs_on_what_lies_there() -> None:

@@ -30,14 +30,22 @@ def test_settings_follow_the_noise() -> None:
             assert bool((ends > 0).all())
 
 
-def test_settings_between_8_and_24_calls_lie_between_theirs() -> None:
-    sigma = torch.tensor([20 / 255], dtype=torch.float64)
-    few, middle, many = (settings.tuned_fast(None, calls, sigma) for calls in (8, 14, 24))
+@pytest.mark.parametrize("tuned", [(4, 6, 8), (8, 14, 24)])
+def test_settings_between_numbers_of_calls_lie_between_theirs(tuned: tuple[int, int, int]) -> None:
+    sigma = torch.tensor([1 / 255], dtype=torch.float64)
+    few, middle, many = (settings.tuned_fast(None, calls, sigma) for calls in tuned)
     for name, value in middle.items():
         low, high = sorted((float(few[name]), float(many[name])))
-        assert low * (1 - 1e-9) <= float(value) <= high * (1 + 1e-9), name
-    assert settings.tuned_fast(None, 4, sigma) == few
-    assert settings.tuned_fast(None, 40, sigma) == many
+        assert low < float(value) < high, name
+    for calls in tuned[::2]:
+        own = settings.shipped_settings()["drunet"][f"fast-{calls}"][1.0]
+        assert float(settings.tuned_fast(None, calls, sigma)["mu"]) == pytest.approx(own["mu"])
+
+
+def test_beyond_the_numbers_of_calls_that_were_tuned_settings_stay() -> None:
+    sigma = torch.tensor([1 / 255], dtype=torch.float64)
+    for beyond, last in ((2, 4), (40, 24)):
+        assert settings.tuned_fast(None, beyond, sigma) == settings.tuned_fast(None, last, sigma)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"drunet": 3}', '{"drunet": {"fast-8": {"one": {"mu": 1}}}}'])

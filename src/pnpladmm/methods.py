@@ -122,8 +122,8 @@ def _data_steps(problem: Problem, method: Annealed) -> Tensor:
     """Steps of conjugate gradient for each picture and call, (B, calls), or (B, calls, C) where it has colour planes.
 
     They grow like the root of the condition number: `H^T p H + a` has one of up to `L_h / a`, where `a` grows from call
-    to call. Calls before the middle of the schedule get no more than that at its middle: later ones make up for it. The
-    factors were measured (docs/speed.md).
+    to call. Early calls get no more than one at the geometric mean of the first noise level and the last: later ones
+    make up for it. The factors were measured (docs/speed.md).
     """
     sigma = torch.stack([method.sigma_at(k) for k in range(method.calls)], -1)
     middle = (sigma[..., :1] * sigma[..., -1:]).sqrt()

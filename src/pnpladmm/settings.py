@@ -2,8 +2,9 @@
 
 The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
 `pnpladmm experiment tune` found them for `drunet` on the tuning pictures. `light` has those of an earlier search with
-`drunet`, and for 8 calls at noise 1 those of the last one, which do better with it. `prox-drunet` has its own for
-`certified`, with which runs converge (docs/proof.md). What a denoiser does not have is `drunet`'s.
+`drunet`, and for 8 calls at noise 1 those of a later one, which do better with it. At noise 1 the annealed method's
+were searched with circular and with unknown borders (docs/speed.md). `prox-drunet` has its own for `certified`, with
+which runs converge (docs/proof.md). What a denoiser does not have is `drunet`'s.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Table: TypeAlias = dict[str, dict[str, Levels]]
 
 NOISE_LEVELS = ("sigma_d", "sigma_start")
 """Parameters that are noise levels: of 255 in the table, and proportional to the noise below it."""
-FAST_CALLS = (8, 24)
+FAST_CALLS = (4, 8, 24)
 """The numbers of denoiser calls that the annealed method was tuned for."""
 FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
 TV_WEIGHT = 6.0
@@ -82,10 +83,11 @@ def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
 
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
-    """The annealed method's parameters for a number of calls, between those of the two that were tuned."""
-    few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in FAST_CALLS)
-    share = math.log(calls / FAST_CALLS[0]) / math.log(FAST_CALLS[1] / FAST_CALLS[0])
-    share = min(1.0, max(0.0, share))
+    """The annealed method's parameters for a number of calls, between those of its neighbours among the tuned."""
+    low = max((n for n in FAST_CALLS if n <= calls), default=FAST_CALLS[0])
+    high = min((n for n in FAST_CALLS if n >= calls), default=FAST_CALLS[-1])
+    few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in (low, high))
+    share = math.log(calls / low) / math.log(high / low) if low < high else 0.0
     pairs = {name: zip(few[name].tolist(), many[name].tolist(), strict=True) for name in few}
     return {
         name: torch.tensor([_between(a, b, share) for a, b in values], dtype=torch.float64)

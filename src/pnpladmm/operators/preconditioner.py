@@ -9,7 +9,7 @@ inverts. With regions `v_q >= 0`, `sum_q v_q = 1`,
 `C` positive definite, and at every pixel some `v_q > 0`, so `M^-1` is symmetric positive definite, as conjugate
 gradient needs; a poor fit costs iterations, never the result. Where pixels weigh more in the data than elsewhere,
 `c = (H^T H 1)(r) / S(0) > 1` (borders that are repeated), `v_q / c^2` stands for `v_q`; where they weigh less
-(beyond the border of a crop), `v_q / c`, as if `c` scaled `S`, but with no less than `LIGHTEST`.
+(beyond the border of a crop), `v_q / c`, as if `c` scaled `S`, with `c` no less than `LIGHTEST`.
 
 A blur of few segments has its weights for regions, each with its own kernel: an application then costs about as
 much as `H^T H`. Other blurs have one region, or tiles where their many kernels make that cheap, with `S` the mean of
@@ -60,7 +60,7 @@ class Patch:
 
     pictures: slice
     window: tuple[slice, slice]
-    root: Tensor  # sqrt(v_q), (b, Q, 1, window), in the order of the roster
+    root: Tensor  # sqrt(v_q), v_q as it stands in the sum, (b, Q, 1, window), in the order of the roster
     power: Tensor  # S_q(f), (b, Q, c, fft), likewise
     fft_size: Size
     roster: Roster
@@ -109,8 +109,8 @@ class LocalWiener:
 
     def set(self, a: Tensor) -> None:
         """Another `a`, of the same shape: the filters change where they lie."""
-        for wiener in self.filters:
-            wiener.set(a)
+        for each in self.filters:
+            each.set(a)
 
     def __call__(self, r: Tensor) -> Tensor:
         """`M^-1 r`."""
@@ -118,9 +118,9 @@ class LocalWiener:
         if not others:  # it is the whole scene
             return first(r)
         total = torch.zeros_like(r)
-        for wiener in self.filters:
-            place = (wiener.patch.pictures, slice(None), *wiener.patch.window)
-            total[place].add_(wiener(r[place]))
+        for each in self.filters:
+            place = (each.patch.pictures, slice(None), *each.patch.window)
+            total[place].add_(each(r[place]))
         return total
 
 

@@ -69,6 +69,8 @@ class Annealed(PlugAndPlay):
                 f"cg_iterations are {steps.dtype} of shape {tuple(steps.shape)}: "
                 f"give a whole number, or whole numbers of shape (B, {self.calls}) or (B, {self.calls}, C)"
             )
+        if steps.ndim == 3 and bool((steps.diff(dim=2) > 0).any()):
+            raise InputError("cg_iterations grow from one colour plane to the next: the first needs most, give it most")
         if isinstance(self.cg_iterations, Tensor):  # the loop counts on the CPU, and must not wait for a GPU
             object.__setattr__(self, "cg_iterations", steps)
 

@@ -8,6 +8,7 @@ is known for free, so a solve that goes on from the last `z` applies `H` to no p
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -68,12 +69,12 @@ def descend(
         width = sum(n >= steps for n in last)
         if width < x.shape[1]:
             finished.append((x[:, width:], r[:, width:]))
-        rows = slice(width if by_channel else 1)
-        descent = buffers.take(apply, precondition, x[:, :width], by_channel)
-        descent.load(x[:, :width], r[:, :width], p[:, :width], rz[:, rows], goal, left[:, rows] - done)
+        systems = slice(width if by_channel else 1)
+        descent, step = buffers.take(apply, precondition, x[:, :width], by_channel)
+        descent.load(x[:, :width], r[:, :width], p[:, :width], rz[:, systems], goal, left[:, systems] - done)
         for _ in range(steps - done):
-            descent.step()
-            if descent.all_done():
+            step()
+            if descent.stopped:
                 break
         x, r, p, rz, done = descent.x, descent.r, descent.p, descent.rz, steps
     if finished:
@@ -90,11 +91,11 @@ class Descent:
     def __init__(self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool) -> None:
         self.apply, self.precondition, self.by_channel = apply, precondition, by_channel
         self.x, self.r, self.p = (torch.empty_like(like, memory_format=torch.contiguous_format) for _ in range(3))
-        numbers = torch.empty(len(like), like.shape[1] if by_channel else 1, dtype=torch.float64, device=like.device)
-        self.rz, self.goal = torch.empty_like(numbers), torch.empty_like(numbers)
-        self.left = numbers.long()
-        self.running = self.left > 0
-        self.step: Callable[[], None] = self._step
+        systems = (len(like), like.shape[1] if by_channel else 1)
+        self.rz, self.goal = (torch.zeros(systems, dtype=torch.float64, device=like.device) for _ in range(2))
+        self.left = torch.zeros(systems, dtype=torch.long, device=like.device)
+        self.stopped = False
+        """Have all pictures stopped? Never on a GPU: asking would cost a wait."""
 
     def load(self, x: Tensor, r: Tensor, p: Tensor, rz: Tensor, goal: Tensor, left: Tensor) -> None:
         """Begin here, or go on: the first direction is `M^-1 r` where `p` is 0."""
@@ -102,25 +103,24 @@ class Descent:
             (self.x, self.r, self.p, self.rz, self.goal, self.left), (x, r, p, rz, goal, left), strict=True
         ):
             mine.copy_(given)
+        self.stopped = False
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """One step of each picture that has not stopped."""
         z = self.r if self.precondition is None else self.precondition(self.r)
-        self.running.copy_((_squares(z, self.by_channel) > self.goal) & (self.left > 0))
-        self.left.sub_(1)
-        if self.all_done():
+        running = (_squares(z, self.by_channel) > self.goal) & (self.left > 0)
+        if not z.is_cuda and not bool(running.any()):
+            self.stopped = True
             return
+        self.left.sub_(1)
         rz = _products(self.r, z, self.by_channel)
         torch.addcmul(z, _column(rz / self.rz.clamp_min(TINY), z), self.p, out=self.p)
         self.rz.copy_(rz)
         Ap = self.apply(self.p)
         alpha = rz / _products(self.p, Ap, self.by_channel).clamp_min(TINY)
-        alpha = _column(torch.where(self.running, alpha, 0.0), z)
+        alpha = _column(torch.where(running, alpha, 0.0), z)
         self.x.addcmul_(alpha, self.p)
         self.r.addcmul_(alpha, Ap, value=-1)
-
-    def all_done(self) -> bool:
-        """Has every picture stopped? Never on a GPU: asking would cost a wait."""
-        return not self.x.is_cuda and not bool(self.running.any())
 
 
 class Buffers:
@@ -129,39 +129,52 @@ class Buffers:
     def __init__(self, recorded: bool = False) -> None:
         """`recorded`: for CUDA tensors, and maps that a graph can hold (solvers/recorded.py)."""
         self.recorded = recorded
-        self._descents: dict[tuple[torch.Size, bool], Descent] = {}
+        self._kept: dict[tuple[torch.Size, bool], tuple[Descent, Recorded]] = {}
 
-    def take(self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool) -> Descent:
-        """For systems of the shape of `like`. What is recorded goes on with the maps that it was first given."""
-        key = (like.shape, by_channel)
-        if key not in self._descents:
+    def take(
+        self, apply: Map, precondition: Map | None, like: Tensor, by_channel: bool
+    ) -> tuple[Descent, Callable[[], None]]:
+        """A descent for pictures of the shape of `like`, and its step. Recorded, it goes on with its first maps."""
+        if not self.recorded:
             descent = Descent(apply, precondition, like, by_channel)
-            if self.recorded:
-                descent.step = Recorded(descent._step, like.device)
-            self._descents[key] = descent
-        return self._descents[key]
+            return descent, descent.step
+        key = (like.shape, by_channel)
+        if key not in self._kept:
+            descent = Descent(apply, precondition, like, by_channel)
+            self._kept[key] = descent, Recorded(descent.step, like.device)
+        return self._kept[key]
+
+
+@dataclass(frozen=True)
+class NormalMatrix:
+    """`q -> (H^T p H + a) q`."""
+
+    operator: LinearOperator
+    precision: Tensor
+    a: Tensor
+
+    def __call__(self, q: Tensor) -> Tensor:
+        """Of pictures."""
+        H = self.operator
+        return torch.addcmul(H.adjoint(self.precision * H.forward(q)), self.a, q)
 
 
 class System:
-    """`A = H^T p H + a` and its preconditioner, for one `p` and an `a` that may change."""
+    """`A = H^T p H + a` and its preconditioner, for one `p` and, if it is `adaptable`, an `a` that may change."""
 
     def __init__(self, operator: LinearOperator, precision: Tensor, a: Tensor, keep: bool = False) -> None:
         """`keep`: on a GPU, to be used again with another `a`; steps are recorded where that is possible."""
-        self.operator, self.precision, self.a = operator, precision, a.clone()
-        self.precondition = operator.preconditioner(precision, self.a)
-        self.adaptable = isinstance(self.precondition, LocalWiener) and isinstance(operator, SpatiallyVaryingBlur)
+        self.matrix = NormalMatrix(operator, precision, a.clone())
+        self.precondition = operator.preconditioner(precision, self.matrix.a)
+        # What others do in Python, as subclasses may, would be done once and never again.
+        self.adaptable = type(operator) is SpatiallyVaryingBlur and isinstance(self.precondition, LocalWiener)
         self.buffers = Buffers(recorded=keep and self.adaptable)
 
     def set(self, a: Tensor) -> None:
         """Change `a` where it lies, and the preconditioner with it."""
         assert isinstance(self.precondition, LocalWiener)
-        self.a.copy_(a)
-        self.precondition.set(self.a)
-
-    def apply(self, q: Tensor) -> Tensor:
-        """`A q`."""
-        H = self.operator
-        return torch.addcmul(H.adjoint(self.precision * H.forward(q)), self.a, q)
+        self.matrix.a.copy_(a)
+        self.precondition.set(a)
 
 
 @dataclass(frozen=True)
@@ -176,17 +189,19 @@ class DataStep:
     planes: ColourPlanes | None = None
     """Where given, each is a system of its own with its own number of `iterations`, (B, C)."""
     kept: dict[Any, System] | None = None
-    """Where the system of one solve waits for the next, on a GPU. Not for two solves at the same time."""
+    """Where the system of one solve waits for the next, on a GPU."""
 
     def gradient(self, z: Tensor) -> Tensor:
         """`g = H^T p (y - H z)`: the direction in which the data fit improves."""
         H = self.operator
         return H.adjoint(self.precision * (self.observed - H.forward(z)))
 
+    @torch.no_grad()
     def solve(self, a: Tensor, v: Tensor, z: Tensor, g: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The new `z` and its `g`, from a `z` to start with and its `g` (found here where it is not given).
 
-        `a` is () or (B, 1, 1, 1). Stops where the next correction is below about `tolerance ||v||`.
+        `a` is () or (B, 1, 1, 1). Stops where the next correction is below about `tolerance ||v||`. Gradients do not
+        pass through it.
         """
         g = self.gradient(z) if g is None else g
         system = self._system(a, v)
@@ -195,7 +210,7 @@ class DataStep:
         r = torch.addcmul(g, a, v - z)
         r = r if self.planes is None else self.planes.split(r)
         change, r = descend(
-            system.apply, torch.zeros_like(r), r, goal, self.iterations, system.precondition, system.buffers
+            system.matrix, torch.zeros_like(r), r, goal, self.iterations, system.precondition, system.buffers
         )
         if self.planes is not None:
             change, r = self.planes.join(change), self.planes.join(r)
@@ -208,7 +223,8 @@ class DataStep:
             p = p[..., :1, :, :]  # it is that of all channels
         if self.kept is None or not v.is_cuda or v.numel() > RECORDED_SAMPLES:
             return System(self.operator, p, a)
-        key = (a.shape, a.dtype, self.planes is None)
+        # Threads must not meet in one place; nor may what inference mode made be changed outside it.
+        key = (a.shape, a.dtype, self.planes is None, threading.get_ident(), torch.is_inference_mode_enabled())
         if key in self.kept:
             self.kept[key].set(a)
             return self.kept[key]

@@ -84,6 +84,8 @@ def solve(
                 break
     except KeyboardInterrupt:
         stopped = True
+    finally:
+        problem.kept.clear()
     history = recorder.history()
     statuses = monitor.statuses(_rest(method, state, stopped))
     failed = [status in (Status.DIVERGED, Status.NON_FINITE) for status in statuses]

@@ -29,7 +29,7 @@ class Problem:
     operator: LinearOperator
     data_term: DataTerm
     kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What data steps leave for the next one (conjugate_gradient.py)."""
+    """What data steps leave for the next one of a run (conjugate_gradient.py); `solve` leaves it empty."""
 
     def __post_init__(self) -> None:
         """Check that the three fit together."""

@@ -6,7 +6,9 @@ the GPU of each takes longer than they take; a recorded step is told of at once.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -22,17 +24,22 @@ class Recorded:
     def __init__(self, procedure: Callable[[], None], device: torch.device) -> None:
         self._procedure, self._device = procedure, device
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._was_run = False
+        self._was_run = self._is_too_large = False
 
     def __call__(self) -> None:
         """Do it."""
-        if not self._was_run:
-            self._was_run = True
+        if not self._was_run or self._is_too_large:
             self._procedure()
+            self._was_run = True
             return
         if self._graph is None:
-            with torch.cuda.device(self._device):
-                self._graph = _studio().record(self._procedure)
+            try:
+                with torch.cuda.device(self._device), _one_at_a_time:
+                    self._graph = _studio().record(self._procedure)
+            except torch.cuda.OutOfMemoryError:  # a graph needs memory of its own
+                self._is_too_large = True
+                self._procedure()
+                return
         self._graph.replay()
 
 
@@ -54,13 +61,17 @@ class Studio:
             graph.capture_begin(self._pool, capture_error_mode="thread_local")
             try:
                 procedure()
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # it has been given up already
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         here.wait_stream(self._aside)
         return graph
 
 
 _studios: dict[tuple[int, int], Studio] = {}
+_one_at_a_time = threading.Lock()
 
 
 def _studio() -> Studio:
