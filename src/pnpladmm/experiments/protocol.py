@@ -83,8 +83,8 @@ _FAST = {
     "sigma_d": _SIGMA_D,
     "mu": Range(0.01, 2.0),
     "sigma_start": Range(30.0, 120.0),
-    "bend": Range(0.5, 2.0, default=1.0),
-    "extrapolation": Range(0.0, 0.6, even=True, default=0.0),
+    "bend": Range(0.4, 2.2, default=1.0),
+    "extrapolation": Range(0.0, 1.0, even=True, default=0.0),
 }
 
 # Where data steps are solved well, extrapolation may not be needed.
