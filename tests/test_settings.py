@@ -37,6 +37,8 @@ def test_settings_between_numbers_of_calls_lie_between_theirs(tuned: tuple[int, 
     for name, value in middle.items():
         low, high = sorted((float(few[name]), float(many[name])))
         assert low < float(value) < high, name
+    near = settings.tuned_fast(None, tuned[2] - 1, sigma)["mu"]
+    assert abs(float(near - many["mu"])) < abs(float(near - few["mu"]))
     for calls in tuned[::2]:
         own = settings.shipped_settings()["drunet"][f"fast-{calls}"][1.0]
         assert float(settings.tuned_fast(None, calls, sigma)["mu"]) == pytest.approx(own["mu"])

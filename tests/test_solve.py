@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -319,3 +320,19 @@ def test_without_record_the_picture_is_the_same_and_the_history_short() -> None:
     assert len(bare.history) == 12
     assert bare.status is full.status
     assert bare.certificate == full.certificate
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_leaves_nothing_in_its_problem(fails: bool) -> None:
+    """What a GPU recorded for it is large, and good for that run only."""
+    problem, _ = small_problem()
+
+    def leave(x: Tensor, sigma: object) -> Tensor:
+        problem.kept["graph"] = x
+        if fails:
+            raise ArithmeticError
+        return x
+
+    with pytest.raises(ArithmeticError) if fails else nullcontext():
+        pl.solve(problem, pl.Annealed(leave, 0.02, calls=2))
+    assert problem.kept == {}
