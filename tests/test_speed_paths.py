@@ -16,7 +16,7 @@ from pnpladmm.denoisers import Promise, Tikhonov
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.operators import preconditioner
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, fast_size, is_smooth, windows
-from pnpladmm.solvers.conjugate_gradient import DataStep, conjugate_gradient, dot
+from pnpladmm.solvers.conjugate_gradient import DataStep, _products, conjugate_gradient, squared
 from pnpladmm.tensors import per_picture
 
 DOUBLE = torch.float64
@@ -282,8 +282,10 @@ class Evaluated:
 
 def test_sums_by_lines_are_those_of_float64() -> None:
     a, b = torch.randn(2, 3, 3, 200, 210)
-    exact = (a.double() * b.double()).sum((1, 2, 3))
-    assert float((dot(a, b) - exact).abs().max()) < 1e-7 * float((a.double() * b.double()).abs().sum((1, 2, 3)).max())
+    products = a.double() * b.double()
+    error = _products(a, b, by_channel=False)[:, 0] - products.sum((1, 2, 3))
+    assert float(error.abs().max()) < 1e-7 * float(products.abs().sum((1, 2, 3)).max())
+    torch.testing.assert_close(squared(a), a.double().square().sum((1, 2, 3)), rtol=1e-7, atol=0)
 
 
 def test_a_sigma_is_fetched_once_and_a_network_sees_every_picture_once() -> None:

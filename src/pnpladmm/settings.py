@@ -2,9 +2,9 @@
 
 The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
 `pnpladmm experiment tune` found them for `drunet` on the tuning pictures. `light` has those of an earlier search with
-`drunet`, and for 8 calls at noise 1 those of a later one, which do better with it. At noise 1 the annealed method's
-were searched with circular and with unknown borders (docs/speed.md). `prox-drunet` has its own for `certified`, with
-which runs converge (docs/proof.md). What a denoiser does not have is `drunet`'s.
+`drunet`, and for 8 calls at noise 1 those of a later one, which do better with it. For the annealed method at noise 1
+`drunet` has those of searches with circular and unknown borders (docs/speed.md). `prox-drunet` has its own for
+`certified`, with which runs converge (docs/proof.md). What a denoiser does not have is `drunet`'s.
 """
 
 from __future__ import annotations

@@ -234,14 +234,6 @@ class DataStep:
         return system
 
 
-def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product of each picture, (B,): each line in the pictures' dtype, the lines in float64.
-
-    As good as sums in float64 to float32 pictures, without copies of them twice as large.
-    """
-    return _products(a, b, by_channel=False).squeeze(1)
-
-
 def squared(a: Tensor) -> Tensor:
     """`||a||^2` of each picture, (B,)."""
     return _squares(a, by_channel=False).squeeze(1)
@@ -258,7 +250,11 @@ def _squares(a: Tensor, by_channel: bool) -> Tensor:
 
 
 def _total(lines: Tensor, by_channel: bool) -> Tensor:
-    """Of the lines of each picture, or of each of its channels."""
+    """Of the lines of each picture, or of each of its channels.
+
+    Each line in the pictures' dtype, their sum in float64: as good as float64 throughout to float32 pictures, without
+    copies of them twice as large.
+    """
     return lines.flatten(2 if by_channel else 1).sum(-1, dtype=torch.float64).view(len(lines), -1)
 
 
