@@ -4,9 +4,9 @@ BIN := .venv/bin
 
 .PHONY: demo test lint format
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml weights/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable ./weights
 	touch $@
 
 demo: .venv/ready
@@ -19,6 +19,7 @@ lint: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: .venv/ready
 	$(BIN)/ruff check --fix

@@ -11,7 +11,7 @@ import skimage.data
 import torch
 from PIL import Image
 
-from pnpladmm.experiments.dataset import Dataset, Sample, load_dataset
+from pnpladmm.workshop.experiments.dataset import Dataset, Sample, load_dataset
 
 # pycocotools has not followed numpy 2 yet.
 NUMPY_2 = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

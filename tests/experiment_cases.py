@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-from pnpladmm.experiments.running import Setup
+from pnpladmm.workshop.experiments.running import Setup
 
 FEW = "richardson-lucy,ista,ladmm,fast-8"
 

@@ -20,15 +20,26 @@ from safetensors.torch import save_file
 from torch import Tensor
 from typer.testing import CliRunner
 
-from pnpladmm.bench import growth, instruments, memory, operators, report, restoration, rivals, scenes, shares, timing
-from pnpladmm.bench.__main__ import main
-from pnpladmm.bench.instruments import BLUR, DENOISER, PRECONDITIONER, Spans
 from pnpladmm.cli import app
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.methods import make_method
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import ADMM, Annealed
+from pnpladmm.workshop.bench import (
+    growth,
+    instruments,
+    memory,
+    operators,
+    report,
+    restoration,
+    rivals,
+    scenes,
+    shares,
+    timing,
+)
+from pnpladmm.workshop.bench.__main__ import main
+from pnpladmm.workshop.bench.instruments import BLUR, DENOISER, PRECONDITIONER, Spans
 
 CPU = torch.device("cpu")
 QUICK = report.Options(CPU, quick=True)
@@ -214,7 +225,7 @@ def test_real_deepinv_runs_our_weights_and_our_schedule(tmp_path: Path) -> None:
         rivals.load_deepinv()
     except rivals.Missing as reason:
         pytest.skip(str(reason))
-    from pnpladmm.bench import deepinv_solvers
+    from pnpladmm.workshop.bench import deepinv_solvers
 
     path = tiny_drunet(tmp_path)
     ours = load_denoiser(path)

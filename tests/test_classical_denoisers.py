@@ -10,7 +10,7 @@ from torch import Tensor
 import pnpladmm as pl
 from pnpladmm.denoisers import HardThreshold, SoftThreshold, Tikhonov, TotalVariation, promise_of
 from pnpladmm.denoisers.tv import gradient, gradient_adjoint
-from pnpladmm.transforms import DCT, Hadamard, Wavelet
+from pnpladmm.operators.transforms import DCT, Hadamard, Wavelet
 
 SIGMA = 0.1
 EXACT = TotalVariation(accuracy=1e-7, iterations=100_000)

@@ -10,9 +10,9 @@ from scipy.ndimage import convolve
 
 import pnpladmm as pl
 from dataset_cases import load
-from pnpladmm.experiments import scenes
-from pnpladmm.experiments.kernels import SIZE, gaussian_kernel, load_kernels, motion_kernel
 from pnpladmm.places import shared_folder
+from pnpladmm.workshop.experiments import scenes
+from pnpladmm.workshop.experiments.kernels import SIZE, gaussian_kernel, load_kernels, motion_kernel
 
 # Kernels
 

@@ -28,8 +28,8 @@ from dataset_cases import (
     thing,
     write_coco,
 )
-from pnpladmm.experiments.coco import _uncompressed
-from pnpladmm.experiments.dataset import load_dataset
+from pnpladmm.workshop.experiments.coco import _uncompressed
+from pnpladmm.workshop.experiments.dataset import load_dataset
 
 pytestmark = NUMPY_2
 

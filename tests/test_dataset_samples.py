@@ -28,7 +28,9 @@ from dataset_cases import (
     load,
     same,
 )
-from pnpladmm.experiments.dataset import (
+from pnpladmm.metrics import psnr
+from pnpladmm.places import shared_folder
+from pnpladmm.workshop.experiments.dataset import (
     SampleRecipe,
     load_dataset,
     read_dataset,
@@ -36,10 +38,8 @@ from pnpladmm.experiments.dataset import (
     save_dataset,
     stack,
 )
-from pnpladmm.experiments.embedded import PICTURES
-from pnpladmm.experiments.samples import TASKS
-from pnpladmm.metrics import psnr
-from pnpladmm.places import shared_folder
+from pnpladmm.workshop.experiments.embedded import PICTURES
+from pnpladmm.workshop.experiments.samples import TASKS
 
 pytestmark = NUMPY_2
 

@@ -14,15 +14,15 @@ import torch
 import pnpladmm as pl
 from conftest import Run
 from experiment_cases import FEW, check_files, quick, result
-from pnpladmm.experiments import running
-from pnpladmm.experiments.curves import make_splitting
-from pnpladmm.experiments.everything import run_everything
-from pnpladmm.experiments.paper import TABLE_1
-from pnpladmm.experiments.protocol import METHODS, chosen_methods
-from pnpladmm.experiments.table import make_table
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.settings import shipped_settings
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.experiments import running
+from pnpladmm.workshop.experiments.curves import make_splitting
+from pnpladmm.workshop.experiments.everything import run_everything
+from pnpladmm.workshop.experiments.paper import TABLE_1
+from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods
+from pnpladmm.workshop.experiments.table import make_table
 
 # --- the table ---
 

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from experiment_cases import FEW, quick, result
-from pnpladmm.experiments import running
-from pnpladmm.experiments.protocol import chosen_methods
-from pnpladmm.experiments.store import Store
-from pnpladmm.experiments.table import make_table
-from pnpladmm.experiments.tuning import tune
+from pnpladmm.workshop.experiments import running
+from pnpladmm.workshop.experiments.protocol import chosen_methods
+from pnpladmm.workshop.experiments.store import Store
+from pnpladmm.workshop.experiments.table import make_table
+from pnpladmm.workshop.experiments.tuning import tune
 
 
 def _table_for_the_kill(out: Path) -> None:
@@ -38,7 +38,13 @@ def _tune_for_the_kill(out: Path) -> None:
 def processes() -> Any:
     """Processes that start quickly: forked from one that has imported everything and computed nothing."""
     context = multiprocessing.get_context("forkserver")
-    modules = ("pnpladmm.experiments.table", "pnpladmm.experiments.tuning", "optuna", "pytest", "skimage.segmentation")
+    modules = (
+        "pnpladmm.workshop.experiments.table",
+        "pnpladmm.workshop.experiments.tuning",
+        "optuna",
+        "pytest",
+        "skimage.segmentation",
+    )
     drawing = ("torchmetrics.functional.image", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
     context.set_forkserver_preload([*modules, *drawing])
     return context

@@ -12,15 +12,15 @@ import pytest
 
 import pnpladmm as pl
 from experiment_cases import check_files, quick
-from pnpladmm.experiments.curves import make_convergence, make_splitting
-from pnpladmm.experiments.everything import redraw
-from pnpladmm.experiments.gallery import make_gallery
-from pnpladmm.experiments.protocol import METHODS, chosen_methods
-from pnpladmm.experiments.stability import diverged, make_parameters
-from pnpladmm.experiments.stability_page import draw_parameters, linear_limit
-from pnpladmm.experiments.table import make_table
 from pnpladmm.settings import FILE
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.experiments.curves import make_convergence, make_splitting
+from pnpladmm.workshop.experiments.everything import redraw
+from pnpladmm.workshop.experiments.gallery import make_gallery
+from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods
+from pnpladmm.workshop.experiments.stability import diverged, make_parameters
+from pnpladmm.workshop.experiments.stability_page import draw_parameters, linear_limit
+from pnpladmm.workshop.experiments.table import make_table
 
 
 def test_convergence_and_splitting(tmp_path: Path) -> None:

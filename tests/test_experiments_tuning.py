@@ -10,12 +10,12 @@ from torch import Tensor
 
 import pnpladmm as pl
 from experiment_cases import check_files, quick, result
-from pnpladmm.experiments import running
-from pnpladmm.experiments.protocol import METHODS, chosen_methods, settings_of
-from pnpladmm.experiments.table import make_table
-from pnpladmm.experiments.tuning import tune
 from pnpladmm.settings import Table, read_settings, shipped_settings
 from pnpladmm.tensors import PerPicture
+from pnpladmm.workshop.experiments import running
+from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods, settings_of
+from pnpladmm.workshop.experiments.table import make_table
+from pnpladmm.workshop.experiments.tuning import tune
 
 
 def test_tuning_never_reads_the_test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pnpladmm.denoisers.network import NetworkDenoiser, full_precision
 from pnpladmm.denoisers.pretrained import load_network, multiply_adds_per_pixel, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError, squared_norm
-from pnpladmm.training.checkpoint import write_weights
+from pnpladmm.workshop.training.checkpoint import write_weights
 
 # --- the step is a gradient, on the picture's own domain ---------------------------------------------------------
 
@@ -266,7 +266,8 @@ def test_weight_files_are_recognised_and_bad_ones_refused(tmp_path: Path, monkey
         read_network(path)
 
     monkeypatch.setattr(pretrained, "WEIGHTS_FOLDER", tmp_path)
-    with pytest.raises(InputError, match=r"not shipped with this version: .*--network prox-drunet") as refused:
+    monkeypatch.setattr(pretrained, "LARGE_WEIGHTS", "no_such_package")
+    with pytest.raises(InputError, match=r"not installed: .*--network prox-drunet") as refused:
         pl.load_denoiser("prox-drunet")
     assert "\n" not in str(refused.value)
     write_weights(tmp_path / "prox_drunet_color.safetensors", net.state_dict(), {})

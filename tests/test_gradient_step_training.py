@@ -23,11 +23,11 @@ from gradient_step_cases import SIGMA, network, pictures
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.pretrained import load_network, read_network
 from pnpladmm.tensors import InputError
-from pnpladmm.training import evaluate, gradient_step
-from pnpladmm.training.checkpoint import checkpoint_path, write_weights
-from pnpladmm.training.gradient_step import GradientStepTraining
-from pnpladmm.training.loop import Training, train
-from pnpladmm.training.recipe import Recipe
+from pnpladmm.workshop.training import evaluate, gradient_step
+from pnpladmm.workshop.training.checkpoint import checkpoint_path, write_weights
+from pnpladmm.workshop.training.gradient_step import GradientStepTraining
+from pnpladmm.workshop.training.loop import Training, train
+from pnpladmm.workshop.training.recipe import Recipe
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ def test_killed_and_resumed_it_reaches_the_same_step(folder: Path, tmp_path: Pat
     out = tmp_path / "torn.safetensors"
     options = "--network prox-drunet --channels 1 --steps 60 --batch 4 --crop 16 --widths 8,8,8 --blocks 1"
     options += " --log-steps 5 --warmup-steps 5 --checkpoint-seconds 0 --penalty-crops 4 --penalty-crop 16"
-    command = [sys.executable, "-m", "pnpladmm.training", str(folder), str(out), *options.split()]
+    command = [sys.executable, "-m", "pnpladmm.workshop.training", str(folder), str(out), *options.split()]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         deadline = time.monotonic() + 60

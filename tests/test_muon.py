@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnpladmm.training.muon import Muon, orthogonal
+from pnpladmm.workshop.training.muon import Muon, orthogonal
 
 
 def polar(matrix: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def test_dct_and_hadamard_are_the_textbook_ones() -> None:
     from scipy.fft import dctn
     from scipy.linalg import hadamard
 
-    from pnpladmm.transforms import DCT, Hadamard
+    from pnpladmm.operators.transforms import DCT, Hadamard
 
     x = torch.randn(2, 3, 9, 14, dtype=torch.float64)
     np.testing.assert_allclose(DCT().forward(x), dctn(x.numpy(), axes=(-2, -1), norm="ortho"), atol=1e-12)

@@ -11,8 +11,8 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold, Tikhonov
+from pnpladmm.operators.transforms import DCT
 from pnpladmm.solvers.ladmm import LADMMState
-from pnpladmm.transforms import DCT
 
 SIGMA = 0.05
 

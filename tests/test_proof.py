@@ -17,16 +17,16 @@ from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.denoisers.pretrained import new_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
-from pnpladmm.experiments import proof
-from pnpladmm.experiments.everything import redraw
-from pnpladmm.experiments.proof import make_proof
-from pnpladmm.experiments.proof_page import summary
-from pnpladmm.experiments.protocol import chosen_methods
-from pnpladmm.experiments.running import Setup
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.settings import shipped_settings
 from pnpladmm.solvers import LADMM, solve
-from pnpladmm.training.checkpoint import write_weights
+from pnpladmm.workshop.experiments import proof
+from pnpladmm.workshop.experiments.everything import redraw
+from pnpladmm.workshop.experiments.proof import make_proof
+from pnpladmm.workshop.experiments.proof_page import summary
+from pnpladmm.workshop.experiments.protocol import chosen_methods
+from pnpladmm.workshop.experiments.running import Setup
+from pnpladmm.workshop.training.checkpoint import write_weights
 
 
 def quick(out: Path, denoiser: Path | str, **options: Any) -> Setup:

@@ -21,14 +21,14 @@ from torch import Tensor
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.pretrained import load_network, new_network, read_network, read_tensors
 from pnpladmm.tensors import InputError
-from pnpladmm.training import evaluate
-from pnpladmm.training.__main__ import main as train_main
-from pnpladmm.training.checkpoint import checkpoint_path, write_weights
-from pnpladmm.training.data import CropStore, picture_files, read_pixels
-from pnpladmm.training.loop import Progress, Training, train
-from pnpladmm.training.prune import hidden_contributions, prune
-from pnpladmm.training.prune import main as prune_main
-from pnpladmm.training.recipe import Recipe, draw_sigma, expected_error
+from pnpladmm.workshop.training import evaluate
+from pnpladmm.workshop.training.__main__ import main as train_main
+from pnpladmm.workshop.training.checkpoint import checkpoint_path, write_weights
+from pnpladmm.workshop.training.data import CropStore, picture_files, read_pixels
+from pnpladmm.workshop.training.loop import Progress, Training, train
+from pnpladmm.workshop.training.prune import hidden_contributions, prune
+from pnpladmm.workshop.training.prune import main as prune_main
+from pnpladmm.workshop.training.recipe import Recipe, draw_sigma, expected_error
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_killed_and_resumed_it_reaches_the_same_steps_and_loss(folder: Path, tmp
     def command(out: Path) -> list[str]:
         options = "--steps 200 --batch 4 --crop 16 --widths 8,8,8 --blocks 1 --log-steps 10"
         options += " --warmup-steps 5 --checkpoint-seconds 0 --learning-rate 3e-3"
-        return [sys.executable, "-m", "pnpladmm.training", str(folder), str(out), *options.split()]
+        return [sys.executable, "-m", "pnpladmm.workshop.training", str(folder), str(out), *options.split()]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole, torn = tmp_path / "whole.safetensors", tmp_path / "torn.safetensors"

@@ -10,12 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from pnpladmm.training import __main__ as command
-from pnpladmm.training.data import mirror_ends, soften_chroma
-from pnpladmm.training.gradient_step import GradientStepTraining
-from pnpladmm.training.loop import LOSS_SCALE, Training
-from pnpladmm.training.muon import Muon
-from pnpladmm.training.recipe import Recipe, expected_error
+from pnpladmm.workshop.training import __main__ as command
+from pnpladmm.workshop.training.data import mirror_ends, soften_chroma
+from pnpladmm.workshop.training.gradient_step import GradientStepTraining
+from pnpladmm.workshop.training.loop import LOSS_SCALE, Training
+from pnpladmm.workshop.training.muon import Muon
+from pnpladmm.workshop.training.recipe import Recipe, expected_error
 
 
 @pytest.fixture

@@ -180,6 +180,7 @@ def test_missing_and_unknown_names_say_what_to_do(tmp_path: Path, monkeypatch: p
     with pytest.raises(InputError, match="no such network; give one of drunet, light"):
         load_network("dncnn")
     monkeypatch.setattr(pretrained, "WEIGHTS_FOLDER", tmp_path)
+    monkeypatch.setattr(pretrained, "LARGE_WEIGHTS", "no_such_package")
     with pytest.raises(InputError, match="pnpladmm train FOLDER FILE --network drunet"):
         load_network("drunet")
 
@@ -203,7 +204,7 @@ def test_the_shipped_weights_serve_colour_and_grey(name: str, own: tuple[int, ..
         before, after = (float((y - x).square().mean()) for y in (noisy, denoiser(noisy, 25 / 255)))
         assert after < before / 20
     for channels in own:
-        path = pretrained.WEIGHTS_FOLDER / pretrained.SHIPPED[name][channels]
+        path = pretrained.weight_file(name).with_name(pretrained.SHIPPED[name][channels])
         assert path.stat().st_size <= largest
         assert path.with_suffix(".json").is_file()
         assert isinstance(read_network(path), {"light": LightNet, "drunet": DRUNet}[name])

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pnpladmm.allocator import keep_memory
-from pnpladmm.experiments.commands import app as experiments
 from pnpladmm.tensors import InputError
 
 DENOISERS = "light, drunet, prox-drunet, tv, soft, hard, tikhonov, identity, or a file of weights"
@@ -228,31 +228,8 @@ def simulate(
     typer.echo(f"written: {out}, {out}.blur.npz")
 
 
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-    epilog="Example: [bold]pnpladmm train photographs light.safetensors --minutes 15 --device cuda[/bold]",
-)
-def train(context: typer.Context) -> None:
-    """Train a denoiser on a folder of pictures (see pnpladmm train --help)."""
-    from pnpladmm.training.__main__ import main as run
-
-    raise typer.Exit(run(context.args))
-
-
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-    epilog="Example: [bold]pnpladmm bench operators --quick[/bold]",
-)
-def bench(context: typer.Context) -> None:
-    """Measure speed against other tools, and where the time goes (see pnpladmm bench --help)."""
-    from pnpladmm.bench.__main__ import main as run
-
-    raise typer.Exit(run(context.args))
-
-
-app.add_typer(experiments, name="experiment")
+for _point in entry_points(group="pnpladmm.commands"):
+    app.add_typer(_point.load(), name=_point.name)
 
 
 @contextmanager

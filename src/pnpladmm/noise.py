@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from pnpladmm.data_terms import Poisson
+from pnpladmm.operators.transforms import Wavelet
 from pnpladmm.solvers import Problem
 from pnpladmm.tensors import InputError, per_picture
-from pnpladmm.transforms import Wavelet
 
 # Median of |n| for n of standard deviation 1.
 MEDIAN_OF_NORMAL = 0.67449

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from copy import deepcopy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
+LARGE_WEIGHTS = "pnpladmm_weights"
+"""The package with the weights that are too large for this one; the folder weights/ of the repository."""
 
 SHIPPED: dict[str, dict[int, str]] = {
     "drunet": {3: "drunet_color.safetensors", 1: "drunet_grey.safetensors"},
@@ -90,17 +93,40 @@ def load_network(
 
 
 def _shipped_networks(name: str) -> dict[int, Network]:
-    networks: dict[int, Network] = {}
+    networks = {3: read_network(weight_file(name))}
     for channels, file in SHIPPED[name].items():
-        path = WEIGHTS_FOLDER / file
-        if path.is_file():
+        path = _find(file)
+        if channels != 3 and path is not None:
             networks[channels] = read_network(path)
-        elif channels == 3:
-            raise InputError(
-                f"{file} is not shipped with this version: use light, or make it with "
-                f"`pnpladmm train FOLDER FILE --network {name}` and give that file's path instead"
-            )
     return networks
+
+
+def weight_file(name_or_path: str | Path) -> Path:
+    """The file of a shipped network's colour weights, by its name; a path is returned as it is."""
+    name = str(name_or_path)
+    if name not in SHIPPED:
+        return Path(name_or_path)
+    path = _find(SHIPPED[name][3])
+    if path is None:
+        raise InputError(
+            f"{name}: its weights are in the package {LARGE_WEIGHTS.replace('_', '-')}, which is not installed: "
+            f"install it, use light, or train your own (pnpladmm train FOLDER FILE --network {name})"
+        )
+    return path
+
+
+def is_installed(name: str) -> bool:
+    """Whether the weights of a shipped network are there."""
+    return _find(SHIPPED[name][3]) is not None
+
+
+def _find(file: str) -> Path | None:
+    """A weight file of this project, in this package or in that of the large weights."""
+    folders = [WEIGHTS_FOLDER]
+    large = find_spec(LARGE_WEIGHTS)
+    if large is not None and large.origin is not None:
+        folders.append(Path(large.origin).parent)
+    return next((folder / file for folder in folders if (folder / file).is_file()), None)
 
 
 def read_network(path: Path) -> Network:

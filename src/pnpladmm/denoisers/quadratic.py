@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise
 from pnpladmm.denoisers.tv import gradient
+from pnpladmm.operators.transforms import DCT
 from pnpladmm.tensors import PerPicture, check_positive, per_picture
-from pnpladmm.transforms import DCT
 
 
 @dataclass(frozen=True)

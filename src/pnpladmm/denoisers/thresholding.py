@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise
+from pnpladmm.operators.transforms import Transform, Wavelet
 from pnpladmm.tensors import PerPicture, check_positive, per_picture
-from pnpladmm.transforms import Transform, Wavelet
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.norm import NormBound
+from pnpladmm.operators.transforms import DCT, Hadamard
 from pnpladmm.tensors import InputError
-from pnpladmm.transforms import DCT, Hadamard
 
 TransformName: TypeAlias = Literal["dct", "hadamard"]
 

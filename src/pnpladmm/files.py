@@ -1,0 +1,83 @@
+"""Files in and out: written beside and renamed, recognised by their first bytes, read with optional packages."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pnpladmm.tensors import InputError
+
+EXTRAS = {
+    "astropy": "astro",
+    "photutils": "astro",
+    "h5py": "matlab",
+    "optuna": "experiments",
+    "pycocotools": "experiments",
+    "torchmetrics": "experiments",
+    "deepinv": "bench",
+}
+"""Optional packages and the extra of pnpladmm that installs each."""
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
+
+    A crash leaves the old file or the new one, never half of one. Folders that are missing are made. What the system
+    refuses is an `InputError` that names `path`.
+    """
+    path = Path(path)
+    beside: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+        os.close(handle)
+        beside = Path(name)
+        yield beside
+        beside.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
+        _sync(beside)
+        os.replace(beside, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text, beside and renamed."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write bytes, beside and renamed."""
+    with replacing(path) as beside:
+        beside.write_bytes(content)
+
+
+def optional(module: str) -> Any:
+    """A module of an optional package; where it is not installed, an error that says how to install it."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(
+            f"this needs the package {package}, which is not installed: pip install 'pnpladmm[{EXTRAS[package]}]'"
+        ) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync(path: Path) -> None:
+    """Have the system write the file to the disk: a rename before that could leave an empty file after a crash."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

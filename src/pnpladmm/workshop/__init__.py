@@ -1,0 +1,1 @@
+"""Experiments, training and benchmarks. The library never imports this room."""

@@ -1,0 +1,161 @@
+"""Runs that prove themselves, drawn: what each certificate rests on, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from pnpladmm.workshop.experiments import page
+
+START_TITLES = {"observed": "from the observation", "warm": "after 8 annealed calls"}
+START_COLOURS = {"observed": "#0072b2", "warm": "#d55e00"}
+CERTIFIED = ("checked", "proved")
+
+
+def draw_proof(data: Mapping[str, Any], folder: Path) -> None:
+    """`proof.csv`, the figure, and the page."""
+    curves = ("points", "psnr", "gradient", "x_change", "lagrangian")
+    lines = [{k: v for k, v in run.items() if k not in curves} for run in data["runs"]]
+    page.write_csv(folder / "proof.csv", [{**line, "failures": "; ".join(line["failures"])} for line in lines])
+    _figure(data, folder)
+    text = (
+        f"Certified LADMM with {data['denoiser']}, at most {data['iterations']} iterations, to relative changes below "
+        f"{data['tolerance']:g}. Converged: the change of x stays below {data['converged']:g}. gamma: the denoiser's "
+        "relaxation. Rise: the largest relative rise of the Lagrangian in one iteration (below 0 where it always "
+        "fell). Gradient: of the objective, the factor it fell by. Lost: by the picture that ends farthest below the "
+        "best it had been. PSNR leaves 17 pixels of border out, mean over the pictures."
+    )
+    parts = [
+        page.paragraph(text),
+        page.picture(folder / "proof.svg", "One line a picture: " + ", ".join(START_TITLES.values()) + "."),
+        _evidence(data),
+        _price(data),
+        page.about(data),
+    ]
+    page.write_page(folder / "proof.html", "Runs that prove themselves", parts)
+
+
+def summary(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each noise level and start."""
+    rows = []
+    for noise in data["noise"]:
+        for start in START_TITLES:
+            runs = [run for run in data["runs"] if run["noise"] == noise and run["start"] == start]
+            converged = [run["converged_at"] for run in runs if run["converged_at"] is not None]
+            rows.append(
+                {
+                    "noise": noise,
+                    "start": start,
+                    "sigma_d": runs[0]["sigma_d"],
+                    "relaxation": runs[0]["relaxation"],
+                    "runs": len(runs),
+                    "certified": sum(run["certificate"] in CERTIFIED for run in runs),
+                    "converged": len(converged),
+                    "converged_at": median(converged) if converged else None,
+                    "converged_last": max(converged, default=None),
+                    "curvature": _most(runs, "curvature"),
+                    "rise": _most(runs, "rise"),
+                    "rounding": max(run["rounding"] for run in runs),
+                    "gradient_fall": min(run["gradient_fall"] for run in runs),
+                    "psnr_start": mean(run["psnr_start"] for run in runs),
+                    "psnr_end": mean(run["psnr_end"] for run in runs),
+                    "lost": max(max([run["psnr_start"], *_known(run["psnr"])]) - run["psnr_end"] for run in runs),
+                }
+            )
+    return rows
+
+
+def _most(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    return max((run[name] for run in runs if run[name] is not None), default=None)
+
+
+def _evidence(data: Mapping[str, Any]) -> str:
+    header = ["noise", "start", "sigma_d", "gamma", "certified", "converged", "after, median", "last"]
+    header += ["largest eigenvalue", "largest rise", "rounding", "gradient fell, at least"]
+    header += ["PSNR before", "after", "lost, at most"]
+    lines = [
+        [
+            f"{row['noise']:g}" if row["start"] == "observed" else "",
+            START_TITLES[row["start"]],
+            f"{row['sigma_d']:.3g}",
+            f"{row['relaxation']:.3g}",
+            f"{row['certified']} of {row['runs']}",
+            f"{row['converged']} of {row['runs']}",
+            page.number(row["converged_at"], 0),
+            page.number(row["converged_last"], 0),
+            page.number(row["curvature"], 3),
+            "" if row["rise"] is None else f"{row['rise']:.1e}",
+            "" if row["rise"] is None else f"{row['rounding']:.1e}",
+            f"{row['gradient_fall']:.0f}-fold",
+            f"{row['psnr_start']:.2f}",
+            f"{row['psnr_end']:.2f}",
+            f"{row['lost']:.2f}",
+        ]
+        for row in summary(data)
+    ]
+    return page.table(header, lines, names=2, caption="What the certificates rest on.")
+
+
+def _price(data: Mapping[str, Any]) -> str:
+    methods: dict[str, Callable[[float], float]] = {}
+    rows = summary(data)
+    for start, title in START_TITLES.items():
+        ends = {row["noise"]: row["psnr_end"] for row in rows if row["start"] == start}
+        methods[f"certified, {title}"] = ends.__getitem__
+    for name, title in data["titles"].items():
+        scores = {
+            noise: mean(s["psnr"] for s in data["scores"] if (s["method"], s["noise"]) == (name, noise))
+            for noise in data["noise"]
+        }
+        methods[title] = scores.__getitem__
+    lines = [[title, *(f"{at(noise):.2f}" for noise in data["noise"])] for title, at in methods.items()]
+    header = ["PSNR (dB) at noise", *(f"{noise:g}" for noise in data["noise"])]
+    return page.table(header, lines, caption="The price of a proof: the same denoiser, inside and outside the theorem.")
+
+
+def _figure(data: Mapping[str, Any], folder: Path) -> None:
+    levels = data["noise"]
+    panels: tuple[tuple[str, str, Callable[[Mapping[str, Any]], list[float] | None]], ...] = (
+        ("Lagrangian above its last value, of its first", "log", _excess),
+        (r"$\Vert x^+ - x\Vert \;/\; \Vert x^+\Vert$", "log", lambda run: _known(run["x_change"])),
+        (r"$\Vert\nabla E\Vert$, of its first", "log", lambda run: _relative(run["gradient"])),
+        ("PSNR (dB)", "linear", lambda run: _known(run["psnr"])),
+    )
+    with page.figure(folder, "proof", 13.5, 3.0 * len(levels) + 0.6) as drawing:
+        for row, noise in zip(drawing.subplots(len(levels), len(panels), squeeze=False), levels, strict=True):
+            for axes, (label, scale, curve) in zip(row, panels, strict=True):
+                for run in (run for run in data["runs"] if run["noise"] == noise):
+                    values = curve(run)
+                    if values is not None:
+                        points = run["points"][: len(values)]
+                        axes.plot(points, values, color=START_COLOURS[run["start"]], linewidth=0.6, alpha=0.7)
+                axes.set(xscale="log", yscale=scale, xlabel="iteration", ylabel=label, title=f"noise {noise:g}")
+                axes.xaxis.set_major_formatter("{x:g}")
+                axes.grid(alpha=0.3, which="major")
+            row[1].axhline(data["converged"], color="0.4", linestyle=":", linewidth=1)
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], color=START_COLOURS[start], label=title) for start, title in START_TITLES.items()]
+        drawing.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    """A picture's values until it was done."""
+    return [value for value in values if value is not None]
+
+
+def _relative(values: Sequence[float | None]) -> list[float]:
+    known = _known(values)
+    return [value / known[0] for value in known] if known and known[0] else []
+
+
+def _excess(run: Mapping[str, Any]) -> list[float] | None:
+    if run["lagrangian"] is None:
+        return None
+    values = _known(run["lagrangian"])
+    span = values[0] - values[-1] if values else 0.0
+    above = [(value - values[-1]) / span for value in values] if span > 0 else []
+    # The last one is 0 by definition and has no logarithm; before it rounding may reach 0, too.
+    return above[: next(k for k, value in enumerate(above) if value <= 0)] if above else None
