@@ -57,7 +57,7 @@ class LinearOperator(ABC):
         return None
 
     @property
-    def margin(self) -> tuple[int, int] | None:
+    def crop_offset(self) -> tuple[int, int] | None:
         """Where the observation's first pixel lies in `x`, if the observation is a crop of `x`'s domain; else None."""
         return None
 

@@ -104,16 +104,16 @@ class SpatiallyVaryingBlur(LinearOperator):
         return x if self._whole(bank) else cast(Extension, self.extension).adjoint(x)
 
     @property
-    def margin(self) -> tuple[int, int] | None:
+    def crop_offset(self) -> tuple[int, int] | None:
         """With `unknown` the picture is a crop of the scene."""
         kh, kw = self.kernels.shape[-2:]
         return (kh - 1 - kh // 2, kw - 1 - kw // 2) if self.boundary == "unknown" else None
 
     def start(self, y: Tensor) -> Tensor:
         """The blurred picture, its border repeated where the scene goes on beyond it."""
-        if self.margin is None:
+        if self.crop_offset is None:
             return y.clone()
-        return F.pad(y, self.margins, mode="replicate")
+        return F.pad(y, self.border_widths, mode="replicate")
 
     def absolute(self) -> LinearOperator:
         """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
@@ -154,20 +154,20 @@ class SpatiallyVaryingBlur(LinearOperator):
         """Maps (..., H, W) of the weights' size on the scene, their border repeated where it goes on beyond them."""
         if maps.shape[-2:] == self.scene:
             return maps
-        padded = F.pad(maps.flatten(0, 1), self.margins, mode="replicate")
+        padded = F.pad(maps.flatten(0, 1), self.border_widths, mode="replicate")
         return padded.view(*maps.shape[:2], *padded.shape[1:])
 
     def on_observed(self, maps: Tensor) -> Tensor:
         """Maps (..., H, W) of the weights' size cropped to the observation."""
         if maps.shape[-2:] == self.observed:
             return maps
-        left, _, top, _ = self.margins
+        left, _, top, _ = self.border_widths
         return maps[..., top : top + self.observed[0], left : left + self.observed[1]]
 
     @property
-    def margins(self) -> tuple[int, int, int, int]:
+    def border_widths(self) -> tuple[int, int, int, int]:
         """What the scene has beyond the observation: left, right, top, bottom."""
-        (top, left), (h, w), (rows, columns) = self.margin or (0, 0), self.scene, self.observed
+        (top, left), (h, w), (rows, columns) = self.crop_offset or (0, 0), self.scene, self.observed
         return left, w - columns - left, top, h - rows - top
 
     def data(self, like: Tensor) -> BankData:

@@ -57,12 +57,12 @@ class Composition(LinearOperator):
         return None if inner is None else self.inner.pulled_back(inner)
 
     @property
-    def margin(self) -> tuple[int, int] | None:
+    def crop_offset(self) -> tuple[int, int] | None:
         """That of the inner operator, where the outer one keeps the size."""
-        if self.inner.margin is None or self.domain is None:
+        if self.inner.crop_offset is None or self.domain is None:
             return None
         middle = self.inner.output_shape(self.domain)
-        return self.inner.margin if self.outer.output_shape(middle)[2:] == middle[2:] else None
+        return self.inner.crop_offset if self.outer.output_shape(middle)[2:] == middle[2:] else None
 
     def start(self, y: Tensor) -> Tensor:
         """Back through one after the other."""
