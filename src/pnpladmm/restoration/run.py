@@ -76,8 +76,6 @@ def run(
         picture=_with_image(working, image),
         before=given.picture,
         blur=blur,
-        axes=given.axes,
-        in_memory=given.in_memory,
     )
 
 
@@ -107,7 +105,7 @@ def _pages(
             None if dead is None else page_of(dead, part),
             None if variance is None else (page_of(variance[0], part), page_of(variance[1], part)),
             None if levels is None else page_of(levels, part),
-            given.jpeg,
+            given.is_jpeg,
         )
 
 
