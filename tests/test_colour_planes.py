@@ -16,7 +16,7 @@ import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import Tikhonov
 from pnpladmm.methods import MOST_STEPS, method_from
-from pnpladmm.report import _parameters
+from pnpladmm.report import parameters
 from pnpladmm.solvers.colour import FEWEST, ColourPlanes
 from pnpladmm.solvers.conjugate_gradient import DataStep, Descent, NormalMatrix, System, descend
 from pnpladmm.tensors import InputError
@@ -305,4 +305,4 @@ def test_a_report_names_the_steps_of_each_plane() -> None:
     method = pl.Annealed(
         Tikhonov(), 0.03, calls=2, cg_iterations=torch.tensor([[[6, 4, 2], [5, 3, 2]], [[9, 9, 9]] * 2])
     )
-    assert _parameters(method)["cg_iterations"] == "[[6, 4, 2], [5, 3, 2]]"
+    assert parameters(method)["cg_iterations"] == "[[6, 4, 2], [5, 3, 2]]"

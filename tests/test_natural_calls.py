@@ -122,7 +122,7 @@ WORKS: dict[str, tuple[Callable[[], pl.Restoration], tuple[int, ...], str]] = {
     "operator": (
         lambda: of(grey(), pl.SpatiallyVaryingBlur(KERNELS, WEIGHTS, "unknown")), (SIZE, SIZE), "float64"
     ),
-    "deepinv's physics": (lambda: of(torch.from_numpy(grey()), Physics()), (SIZE, SIZE), "float64"),
+    "deepinv's physics": (lambda: of(torch.from_numpy(grey()), Physics(), method="admm"), (SIZE, SIZE), "float64"),
     "noise as a numpy number": (lambda: of(grey(), noise=np.float32(0.02)), (SIZE, SIZE), "float64"),
     "noise as a list": (lambda: of(batch(), axes="BHWC", noise=[0.02, 0.03]), (2, SIZE, SIZE, 3), "float64"),
     "noise as an array": (lambda: of(batch(), axes="BHWC", noise=np.array([0.02, 0.03])), (2, SIZE, SIZE, 3), "float64"),
