@@ -18,20 +18,20 @@ GPU_CHUNK_PIXELS, CPU_CHUNK_PIXELS = 1 << 25, 0
 
 
 @dataclass(frozen=True)
-class Roster:
+class KernelOrder:
     """Who is served by what: `b` blurs, one for each picture, or one for all of them."""
 
-    pictures: tuple[Tensor, Tensor] | None
+    picture_order: tuple[Tensor, Tensor] | None
     """Their order, those with most kernels first, and the way back, each (b,); None where they lie so."""
-    kernels: Tensor | None
+    kernel_order: Tensor | None
     """For each of them its kernels, those that do something first, (b, P'); None where they lie so."""
-    served: tuple[int, ...]
+    pictures_per_kernel: tuple[int, ...]
     """How many pictures each of the P' kernels serves."""
     shared: bool
     """One blur for all pictures."""
 
     @classmethod
-    def of(cls, weights: Tensor) -> Roster:
+    def from_weights(cls, weights: Tensor) -> KernelOrder:
         """From weights (b, P, ...): a kernel that has none does nothing."""
         used = weights.flatten(2).any(-1).cpu()
         counts = used.sum(1)
@@ -45,29 +45,29 @@ class Roster:
         pictures = None if in_order else (order.to(weights.device), order.argsort().to(weights.device))
         return cls(pictures, None if as_is else kernels.to(weights.device), served, shared=len(used) == 1)
 
-    def arrange(self, maps: Tensor) -> Tensor:
+    def reorder_kernels(self, maps: Tensor) -> Tensor:
         """Kernels, weights, ... (b, P, ...) in this order, without those that serve nobody."""
-        if self.kernels is None:
+        if self.kernel_order is None:
             return maps
-        rows = torch.arange(len(maps), device=maps.device) if self.pictures is None else self.pictures[0]
-        return maps[rows.unsqueeze(1), self.kernels]
+        rows = torch.arange(len(maps), device=maps.device) if self.picture_order is None else self.picture_order[0]
+        return maps[rows.unsqueeze(1), self.kernel_order]
 
-    def sorted(self, pictures: Tensor) -> Tensor:
+    def reorder(self, pictures: Tensor) -> Tensor:
         """Pictures, or numbers of theirs, (), (1, ...) or (b, ...), in this order."""
-        if self.pictures is None or pictures.ndim == 0 or len(pictures) == 1:
+        if self.picture_order is None or pictures.ndim == 0 or len(pictures) == 1:
             return pictures
-        return pictures[self.pictures[0]]
+        return pictures[self.picture_order[0]]
 
-    def unsorted(self, pictures: Tensor) -> Tensor:
+    def reorder_back(self, pictures: Tensor) -> Tensor:
         """The pictures where they were."""
-        return pictures if self.pictures is None else pictures[self.pictures[1]]
+        return pictures if self.picture_order is None else pictures[self.picture_order[1]]
 
     def chunks(self, v: Tensor) -> list[tuple[slice, slice]]:
         """(pictures, kernels) that are transformed together, for pictures `v`: as many at once as the device likes."""
         each = v.numel() if self.shared else v.numel() // len(v)
         result = []
         start = 0
-        for served, group in groupby(self.served):
+        for served, group in groupby(self.pictures_per_kernel):
             stop = start + len(list(group))
             step = max(1, (GPU_CHUNK_PIXELS if v.is_cuda else CPU_CHUNK_PIXELS) // (served * each))
             pictures = slice(None) if self.shared else slice(served)
