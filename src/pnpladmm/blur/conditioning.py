@@ -129,6 +129,9 @@ def resized(kernels: Array, size: tuple[int, int]) -> Array:
 def same_size(kernels: list[Array]) -> Array:
     """Kernels (C, kh, kw) or (kh, kw) of different sizes as one bank (P, C, k, k), centres aligned."""
     kernels = [k[None] if k.ndim == 2 else k for k in kernels]
+    odd = [k.shape for k in kernels if k.ndim != 3]
+    if odd or not kernels:
+        raise InputError(f"kernels have shape {odd[0] if odd else ()}: give (k, k) or (C, k, k)")
     channels = {k.shape[0] for k in kernels} - {1}
     if len(channels) > 1:
         raise InputError(f"kernels have {' and '.join(map(str, sorted(channels)))} channels: they must agree")
@@ -154,6 +157,21 @@ def sampled(psfs: Array, oversampling: tuple[float, float]) -> Array:
     for index in np.ndindex(psfs.shape[:-2]):
         spline = RectBivariateSpline(np.arange(n), np.arange(m), psfs[index], kx=min(3, n - 1), ky=min(3, m - 1), s=0)
         result[index] = spline(rows, columns)
+    return result
+
+
+def at_pixel_centres(psfs: Array, factors: tuple[float, float] | None, notes: list[str]) -> Array:
+    """PSFs (P, C, n, m) with `factors` (y, x) samples per detector pixel as one sample per pixel."""
+    if factors is None:
+        return psfs
+    notes.append(f"oversampled {factors[0]:g}x{factors[1]:g}: taken at the centres of detector pixels")
+    return sampled(psfs, factors)
+
+
+def relative_errors(shown: Array, true: Array) -> Array:
+    """Relative L2 error of each kernel: (P, ...) and (P, ...) give (P,)."""
+    axes = tuple(range(1, true.ndim))
+    result: Array = np.sqrt(((shown - true) ** 2).sum(axes) / (true**2).sum(axes).clip(1e-300))
     return result
 
 

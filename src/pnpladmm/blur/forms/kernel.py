@@ -1,4 +1,4 @@
-"""One kernel for the whole picture: a picture of the PSF as PNG, TIFF, NPY, FITS or MAT."""
+"""One kernel for the whole picture: the picture of a point."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from pnpladmm.blur.arrays import Array
-from pnpladmm.blur.conditioning import condition, sampled
+from pnpladmm.blur.conditioning import at_pixel_centres, condition
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.readers.options import Options, Size
+from pnpladmm.blur.options import Options
 from pnpladmm.tensors import InputError
 
 
@@ -18,32 +18,37 @@ def single_kernel(name: str, array: Array, options: Options) -> Blur:
     Oversampled kernels are taken at the centres of the detector's pixels, their origin in the middle.
     """
     size = options.needed_size(name, "one kernel")
-    kernel, notes = as_kernel(name, array, options, size)
-    return Blur(
-        torch.from_numpy(kernel[None]),
-        torch.ones(1, *size),
-        options.order or "convolve-then-weight",
-        tuple(notes),
-        "one kernel",
-    )
-
-
-def as_kernel(name: str, array: Array, options: Options, size: Size | None = None) -> tuple[Array, list[str]]:
-    """A kernel (C, k, k) fit for use, and notes; refuses what is plainly a map or a photograph."""
     notes: list[str] = []
     kernel = channels_first(name, array, notes)
     kh, kw = kernel.shape[-2:]
     factors = options.factors()
-    if size is not None and factors is None and (kh >= size[0] and kw >= size[1]) and kh * kw > 1:
+    if factors is None and (kh >= size[0] and kw >= size[1]) and kh * kw > 1:
         raise InputError(
             f"{name}: is {kh}x{kw}, as large as the picture: a kernel is smaller; "
             "for a map say what it holds (kind: gaussian, defocus or motion)"
         )
-    if factors is not None:
-        kernel = sampled(kernel, factors)
-        notes.append(f"oversampled {factors[0]:g}x{factors[1]:g}: taken at the centres of detector pixels")
-    bank, done = condition(name, kernel[None], options.normalise, options.recentre, options.background)
-    return bank[0], notes + done
+    kernel = at_pixel_centres(kernel[None], factors, notes)
+    bank, done = condition(name, kernel, options.normalise, options.recentre, options.background)
+    return Blur(
+        torch.from_numpy(bank),
+        torch.ones(1, *size),
+        options.order or "convolve-then-weight",
+        (*notes, *done),
+        "one kernel",
+    )
+
+
+def uniform_kernel(blur: Blur) -> Array | None:
+    """The kernel (C, k, k) of a blur that is the same everywhere; None if it varies."""
+    weights = blur.weights.flatten(1).double()
+    if bool((weights.amin(1) != weights.amax(1)).any()):
+        return None
+    return np.tensordot(weights[:, 0].numpy(), blur.kernels.numpy(), 1)
+
+
+def has_colours_last(array: Array) -> bool:
+    """Is (a, b, c) one kernel with colours last, rather than a stack?"""
+    return array.ndim == 3 and array.shape[-1] <= 4 < min(array.shape[:2])
 
 
 def channels_first(name: str, array: Array, notes: list[str]) -> Array:

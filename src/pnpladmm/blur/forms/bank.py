@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
-from pnpladmm.blur.arrays import Array, read_labels
+from pnpladmm.blur.arrays import Array, check_numbers, read_labels
 from pnpladmm.blur.conditioning import condition
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.readers.options import Options
+from pnpladmm.blur.options import Options
 from pnpladmm.blur.synthesis import soft_regions
 from pnpladmm.tensors import InputError
 
@@ -16,17 +18,18 @@ FEATHER = 2.0
 """Pixels; the width of seams unless told otherwise. Hard seams make restorations show them."""
 
 
-def kernel_bank(name: str, kernels: Array, options: Options, labels: Array | None = None) -> Blur:
-    """Kernels (P, k, k) or (P, C, k, k), labels (H, W) of 0 .. P-1, seams `feather` pixels wide."""
-    if labels is None:
-        assert options.labels is not None
-        labels = read_labels(options.labels)
-        name = str(options.labels)
+def kernel_bank(name: str, kernels: Array, options: Options) -> Blur:
+    """Kernels (P, k, k) or (P, C, k, k), `options.labels` (H, W) of 0 .. P-1, seams `feather` pixels wide."""
+    if isinstance(options.labels, Path):
+        where, labels = str(options.labels), read_labels(options.labels)
+    else:
+        where = f"{name}: labels"
+        labels = check_numbers(where, options.labels)
     bank, notes = condition(name, kernels, options.normalise, options.recentre, options.background)
-    regions = label_map(name, labels, len(bank), notes)
-    options.matching_size(name, "labels", (regions.shape[0], regions.shape[1]))
-    feather = FEATHER if options.feather is None else options.feather
-    notes.append(f"seams between regions are feathered over {feather:g} pixels")
+    regions = label_map(where, labels, len(bank), notes)
+    options.matching_size(where, "labels", (regions.shape[0], regions.shape[1]))
+    feather = feather_width(options)
+    notes.append(seam_note(feather))
     unused = sorted(set(range(len(bank))) - set(np.unique(regions).tolist()))
     if unused:
         notes.append(f"kernels {', '.join(map(str, unused))} have no pixel in the label map and are left out")
@@ -41,6 +44,16 @@ def kernel_bank(name: str, kernels: Array, options: Options, labels: Array | Non
     )
 
 
+def feather_width(options: Options) -> float:
+    """Width of the seams in pixels."""
+    return FEATHER if options.feather is None else options.feather
+
+
+def seam_note(feather: float) -> str:
+    """What the notes say about seams."""
+    return f"seams between regions are feathered over {feather:g} pixels"
+
+
 def label_map(name: str, labels: Array, count: int, notes: list[str]) -> Array:
     """Whole numbers 0 .. count-1, (H, W). Grey values that stand for labels are put in order."""
     if labels.ndim == 3 and labels.shape[-1] in (2, 3, 4):
@@ -49,7 +62,9 @@ def label_map(name: str, labels: Array, count: int, notes: list[str]) -> Array:
             raise InputError(f"{name}: the label map is coloured: give one channel of whole numbers 0 to {count - 1}")
         labels = colours[..., 0]
     if labels.ndim != 2:
-        raise InputError(f"{name}: the label map has shape {labels.shape}: give (H, W)")
+        raise InputError(
+            f"{name}: the label map has shape {labels.shape}: give (H, W); weights go with kernels: (kernels, weights)"
+        )
     values = np.unique(labels)
     if (values != np.round(values)).any():
         raise InputError(f"{name}: the label map holds {values[values != np.round(values)][0]:g}: give whole numbers")

@@ -7,17 +7,18 @@ left is measured on the map's own values and reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from pnpladmm.blur.arrays import Array
-from pnpladmm.blur.conditioning import crop_margins, resized, same_size, spread
+from pnpladmm.blur.arrays import Array, check_numbers
+from pnpladmm.blur.conditioning import crop_margins, relative_errors, resized, same_size, spread
+from pnpladmm.blur.interpolation import hats
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.readers.options import Kind, Options
+from pnpladmm.blur.options import Kind, Options
 from pnpladmm.blur.synthesis import defocus, gaussian, motion
 from pnpladmm.tensors import InputError
 
@@ -48,7 +49,7 @@ def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
     levels, error = _levels(values, make, options)
     bank = same_size([make(level) for level in levels])
     bank, _ = crop_margins(bank)
-    weights = _hats(values, levels)
+    weights = hats(values, levels)
     what = "standard deviations" if kind == "gaussian" else "radii"
     note = f"{what} of {spread(values, '.3g')} pixels quantised to {len(levels)} kernels, {_report(error)}"
     return _blur(bank, weights, options, note, f"a map of {kind} blur")
@@ -71,15 +72,17 @@ def motion_map(name: str, dx: Array, dy: Array, options: Options) -> Blur:
     return _blur(bank, weights, options, note, "a map of motion blur")
 
 
-def map_archive(name: str, arrays: dict[str, Array], options: Options) -> Blur:
-    """An archive with `sigma`, `radius`, `dx` and `dy`, or `motion`."""
-    if "sigma" in arrays:
-        return width_map(name, arrays["sigma"], "gaussian", options)
-    if "radius" in arrays:
-        return width_map(name, arrays["radius"], "defocus", options)
-    if "motion" in arrays:
-        return vector_map(name, arrays["motion"], options)
-    return motion_map(name, arrays["dx"], arrays["dy"], options)
+def from_named_maps(name: str, arrays: Mapping[str, Any], options: Options) -> Blur:
+    """Named arrays `sigma`, `radius`, `motion`, or `dx` and `dy`."""
+    numbers = {k: check_numbers(f"{name}: {k}", arrays[k]) for k in ("sigma", "radius", "motion") if k in arrays}
+    if "sigma" in numbers:
+        return width_map(name, numbers["sigma"], "gaussian", options)
+    if "radius" in numbers:
+        return width_map(name, numbers["radius"], "defocus", options)
+    if "motion" in numbers:
+        return vector_map(name, numbers["motion"], options)
+    dx, dy = (check_numbers(f"{name}: {k}", arrays[k]) for k in ("dx", "dy"))
+    return motion_map(name, dx, dy, options)
 
 
 def vector_map(name: str, vectors: Array, options: Options) -> Blur:
@@ -138,22 +141,10 @@ def _levels(values: Array, make: Kernel, options: Options) -> tuple[Array, Array
 
 
 def _mix_error(samples: Array, levels: Array, make: Kernel) -> Array:
-    shares = _hats(samples, levels)  # (levels, samples)
+    shares = hats(samples, levels)  # (levels, samples)
     bank = same_size([make(v) for v in levels] + [make(v) for v in samples])[:, 0]
     mixed = np.einsum("ls,lij->sij", shares, bank[: len(levels)])
-    return _relative(mixed, bank[len(levels) :])
-
-
-def _hats(values: Array, levels: Array) -> Array:
-    """(levels, ...) float32: the share of each level in the linear mix that stands for a value."""
-    if len(levels) == 1:
-        return np.ones((1, *values.shape), np.float32)
-    left = np.clip(np.searchsorted(levels, values, side="right") - 1, 0, len(levels) - 2)
-    share = ((values - levels[left]) / (levels[left + 1] - levels[left])).astype(np.float32)
-    result = np.zeros((len(levels), *values.shape), np.float32)
-    np.put_along_axis(result, left[None], 1 - share[None], 0)
-    np.put_along_axis(result, left[None] + 1, share[None], 0)
-    return result
+    return relative_errors(mixed, bank[len(levels) :])
 
 
 def _vector_step(dx: Array, dy: Array, options: Options) -> float:
@@ -212,12 +203,7 @@ def _motion_error(dx: Array, dy: Array, nodes: list[tuple[float, float]], weight
     true = same_size([bank[0], *(_line(dx.flat[p], dy.flat[p]) for p in picks)])[1:, 0]
     mixed = np.einsum("ls,lij->sij", shares, bank[:, 0])
     size = (max(mixed.shape[1], true.shape[1]), max(mixed.shape[2], true.shape[2]))
-    return _relative(resized(mixed, size), resized(true, size))
-
-
-def _relative(shown: Array, true: Array) -> Array:
-    result: Array = np.sqrt(((shown - true) ** 2).sum((1, 2)) / (true**2).sum((1, 2)))
-    return result
+    return relative_errors(resized(mixed, size), resized(true, size))
 
 
 def _report(error: Array) -> str:

@@ -12,26 +12,27 @@ Values are taken as they are: weights may be negative and PSFs need not sum to 1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from pnpladmm.blur.arrays import Array, check_numbers
-from pnpladmm.blur.conditioning import as_bank, crop_margins, spread
+from pnpladmm.blur.arrays import Array, check_numbers, to_array
+from pnpladmm.blur.conditioning import as_bank, crop_margins, same_size, spread
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.readers.options import Options
+from pnpladmm.blur.options import Options
 from pnpladmm.operators.blur import Order
 from pnpladmm.tensors import InputError
 
 NAMES = (("kernels", "weights"), ("basis", "kmap"), ("filters", "multipliers"))
 
 
-def weighted_kernels(name: str, arrays: dict[str, Any], options: Options) -> Blur:
+def weighted_kernels(name: str, arrays: Mapping[str, Any], options: Options) -> Blur:
     """The blur in an NPZ or MAT file with one of the pairs of `NAMES`."""
     pair = next(p for p in NAMES if p[0] in arrays and p[1] in arrays)
     kernels, weights = (_numbers(f"{name}: {key}", arrays[key]) for key in pair)
-    exact = np.asarray(arrays[pair[1]]).dtype == np.float64 and "order" in arrays
+    exact = to_array(name, arrays[pair[1]]).dtype == np.float64 and "order" in arrays
     notes: list[str] = []
     order: Order = "convolve-then-weight"
     if pair[0] == "filters":
@@ -64,10 +65,9 @@ def weight_notes(blur: Blur) -> list[str]:
 
 
 def _numbers(name: str, array: Any) -> Array:
-    if np.asarray(array).dtype == object:  # MATLAB's cells
-        from pnpladmm.blur.conditioning import same_size
-
-        return same_size([check_numbers(name, cell) for cell in np.asarray(array).ravel()])
+    array = to_array(name, array)
+    if array.dtype == object:  # MATLAB's cells
+        return same_size([check_numbers(name, cell) for cell in array.ravel()])
     return check_numbers(name, array, single=True)
 
 

@@ -1,4 +1,4 @@
-"""Blurs that people write down or paint: YAML recipes, and maps of widths and motion; and what inspect says."""
+"""Blurs that people write down or paint: YAML blur files, and maps of widths and motion; and what inspect says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from blur_cases import (
 from pnpladmm.blur import Blur, defocus, describe, draw_blur, gaussian, motion, read_blur
 from pnpladmm.blur.describe import fwhm
 
-RECIPE = """
+BLUR_FILE = """
 background: {gaussian: {sigma: 1.0}}
 feather: 0.5
 regions:
@@ -39,7 +39,7 @@ regions:
 KERNEL = unit(comet(9, 1.0))
 
 
-def write_recipe(folder: Path, text: str = RECIPE) -> Path:
+def write_blur_file(folder: Path, text: str = BLUR_FILE) -> Path:
     mask = np.zeros(SIZE, np.uint8)
     mask[28:, 36:] = 255
     skimage.io.imsave(folder / "hand.png", mask, check_contrast=False)
@@ -48,8 +48,8 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     return folder / "blur.yaml"
 
 
-def test_recipe_with_regions(tmp_path: Path) -> None:
-    blur = read_blur(write_recipe(tmp_path), SIZE)
+def test_blur_file_with_regions(tmp_path: Path) -> None:
+    blur = read_blur(write_blur_file(tmp_path), SIZE)
     cases = {(10, 45): motion(7, 30), (38, 11): defocus(3), (39, 49): torch.from_numpy(KERNEL), (10, 10): gaussian(1.0)}
     for (row, column), kernel in cases.items():
         check_shows(blur, row, column, placed(kernel.numpy(), row, column))
@@ -60,7 +60,7 @@ def test_recipe_with_regions(tmp_path: Path) -> None:
 
 def test_regions_as_fractions_and_a_sharp_background(tmp_path: Path) -> None:
     text = "units: fraction\nregions:\n  - rectangle: [0.5, 0, 1, 1]\n    motion: {length: 9}\nfeather: 0\n"
-    blur = read_blur(write_recipe(tmp_path, text), SIZE)
+    blur = read_blur(write_blur_file(tmp_path, text), SIZE)
     assert torch.equal(blur.weights[1] > 0.5, (torch.arange(SIZE[1]) >= 30).expand(SIZE))
     check_shows(blur, 20, 12, placed(np.ones((1, 1)), 20, 12))
     assert any("sharp" in note for note in blur.notes)
@@ -69,14 +69,14 @@ def test_regions_as_fractions_and_a_sharp_background(tmp_path: Path) -> None:
 def test_motion_runs_where_the_angle_says(tmp_path: Path) -> None:
     """30 degrees counter-clockwise from the right: the line rises to the right as the picture is seen."""
     text = "background: {motion: {length: 11, angle: 30}}\n"
-    picture = shown(read_blur(write_recipe(tmp_path, text), SIZE), 24, 30)[0]
+    picture = shown(read_blur(write_blur_file(tmp_path, text), SIZE), 24, 30)[0]
     right = picture[:, 31:]
     assert centroid(right)[1] < 23.5
     assert centroid(picture) == pytest.approx((30, 24), abs=0.01)
 
 
-def test_a_recipe_that_points_to_files(tmp_path: Path) -> None:
-    write_recipe(tmp_path)
+def test_a_blur_file_that_points_to_files(tmp_path: Path) -> None:
+    write_blur_file(tmp_path)
     bank = np.stack([KERNEL, KERNEL.T])
     np.save(tmp_path / "bank.npy", bank)
     (tmp_path / "bank.yaml").write_text("kernels: bank.npy\nlabels: hand.png\nfeather: 0.5\n")
@@ -160,9 +160,17 @@ def test_fwhm() -> None:
 
 
 def test_describe_and_draw(tmp_path: Path) -> None:
-    blur = read_blur(write_recipe(tmp_path), SIZE)
+    blur = read_blur(write_blur_file(tmp_path), SIZE)
     text = describe(blur)
-    for word in ("a recipe with 4 regions", "4 of ", "48x60", "PSF sum", "PSF FWHM", "||H||^2       between", "note"):
+    for word in (
+        "file with 4 regions",
+        "4 of ",
+        "48x60",
+        "PSF sum",
+        "PSF FWHM",
+        "||H||^2       between",
+        "note",
+    ):
         assert word in text, word
     assert all(len(line) < 200 for line in text.splitlines())
     draw_blur(blur, tmp_path / "sheet.png")

@@ -8,17 +8,14 @@ are brought to sum 1 first, so every `e_i` sums to 0 and brightness is kept ever
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import torch
 
-from pnpladmm.blur.arrays import Array, reading
-from pnpladmm.blur.conditioning import condition, sampled
+from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.conditioning import at_pixel_centres, condition, relative_errors
+from pnpladmm.blur.interpolation import hats
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.readers.grid import hats
-from pnpladmm.blur.readers.options import Options, Size
+from pnpladmm.blur.options import Options, Size
 from pnpladmm.tensors import InputError
 
 COARSE = 32
@@ -27,8 +24,6 @@ MOST = 32
 """At most so many kernels unless told otherwise."""
 LEAVE_ONE_OUT = 64
 """At most so many PSFs are left out in turn."""
-ONE_BASED = ("IMAGE",)
-"""Columns that end so (X_IMAGE, XWIN_IMAGE: SExtractor's) count pixels from 1."""
 
 
 def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) -> Blur:
@@ -38,11 +33,8 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
         raise InputError(f"{name}: {len(stack)} PSFs, {len(positions)} places: they must match")
     if len(np.unique(positions, axis=0)) != len(positions):
         raise InputError(f"{name}: two PSFs have the same place: average them")
-    notes = []
-    factors = options.factors()
-    if factors is not None:
-        stack = sampled(stack[:, None] if stack.ndim == 3 else stack, factors)
-        notes.append(f"oversampled {factors[0]:g}x{factors[1]:g}: taken at the centres of detector pixels")
+    notes: list[str] = []
+    stack = at_pixel_centres(stack[:, None] if stack.ndim == 3 else stack, options.factors(), notes)
     bank, done = condition(name, stack, options.normalise, options.recentre, options.background)
     notes += done
     mean = bank.mean(0)
@@ -93,7 +85,8 @@ def fields(positions: Array, coefficients: Array, size: Size) -> Array:
     grid = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2)
     values = interpolate(positions, coefficients, np.clip(grid, low, high))
     coarse = values.T.reshape(-1, len(rows), len(columns))
-    return hats(rows, height).T @ coarse.astype(np.float32) @ hats(columns, width)
+    down, across = (hats(np.arange(n, dtype=float), nodes) for n, nodes in ((height, rows), (width, columns)))
+    return down.T @ coarse.astype(np.float32) @ across
 
 
 def interpolate(positions: Array, coefficients: Array, at: Array) -> Array:
@@ -109,49 +102,13 @@ def interpolate(positions: Array, coefficients: Array, at: Array) -> Array:
     return np.clip(values, coefficients.min(0), coefficients.max(0))
 
 
-def read_positions(path: Path) -> tuple[Array, list[str]]:
-    """Places (N, 2) as (x, y), pixels from 0, from a CSV with a header that names x and y (or SExtractor's names)."""
-    with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
-        lines = [line for line in file if line.strip() and not line.lstrip().startswith("#")]
-    if not lines:
-        raise InputError(f"{path}: holds no places: give a CSV with columns x, y")
-    delimiter = next((d for d in (",", ";", "\t") if d in lines[0]), None)
-    rows = [line.split() for line in lines] if delimiter is None else list(csv.reader(lines, delimiter=delimiter))
-    header = [cell.strip().strip('"') for cell in rows[0]]
-    x, y = (_column(header, letter) for letter in "xy")
-    if x is None or y is None:
-        raise InputError(f"{path}: has columns {', '.join(header[:6])}: name two of them x and y")
-    places = []
-    for number, row in enumerate(rows[1:], 2):
-        try:
-            places.append((float(row[x]), float(row[y])))
-        except (ValueError, IndexError):
-            raise InputError(f"{path}: line {number} has no numbers for x and y: {' '.join(row)[:60]!r}") from None
-    if not places or not np.isfinite(places).all():
-        raise InputError(f"{path}: holds no places, or places that are not finite")
-    positions = np.array(places)
-    if header[x].upper().endswith(ONE_BASED):
-        return positions - 1, [f"{header[x]}, {header[y]} count pixels from 1: 1 subtracted"]
-    return positions, []
-
-
-def _column(header: list[str], letter: str) -> int | None:
-    """The column called x, X, x_pixel, XWIN_IMAGE ...; the shortest such name wins."""
-    names = [
-        (len(h), i)
-        for i, h in enumerate(header)
-        if h.lower() == letter or h.lower().startswith((f"{letter}_", f"{letter}win_", f"{letter}["))
-    ]
-    return min(names)[1] if names else None
-
-
 def _inside(values: Array, count: int) -> Array:
     return np.unique(np.clip(np.round(values), 0, count - 1)) if len(values) <= 2 * COARSE else np.empty(0)
 
 
 def _rank_note(bank: Array, mean: Array, vectors: Array, coefficients: Array) -> str:
     shown = mean + np.einsum("nr,rcij->ncij", coefficients, vectors)
-    errors = _relative(shown, bank)
+    errors = relative_errors(shown, bank)
     return (
         f"low rank: {len(bank)} PSFs as a mean and {len(vectors)} singular vectors, "
         f"error {100 * errors.mean():.2g} % (at most {100 * errors.max():.2g} %)"
@@ -163,7 +120,7 @@ def _left_out(bank: Array, mean: Array, vectors: Array, coefficients: Array, pos
     for i in range(len(bank)):
         kept = np.arange(len(bank)) != i
         guess = interpolate(positions[kept], coefficients[kept], positions[i : i + 1])
-        errors.append(_relative(mean + np.einsum("nr,rcij->ncij", guess, vectors), bank[i : i + 1])[0])
+        errors.append(relative_errors(mean + np.einsum("nr,rcij->ncij", guess, vectors), bank[i : i + 1])[0])
     mean_error, worst = 100 * np.mean(errors), 100 * max(errors)
     return f"leave one out: a PSF is foretold by the others to {mean_error:.2g} % (at worst {worst:.2g} %)"
 
@@ -181,10 +138,3 @@ def _place_notes(positions: Array, size: Size) -> list[str]:
     if margin > 0.25 * min(height, width):
         notes.append(f"no PSF was seen within {margin:.0f} pixels of one border: the nearest ones are used there")
     return notes
-
-
-def _relative(shown: Array, true: Array) -> Array:
-    """Relative L2 error of each PSF."""
-    difference = np.sqrt(((shown - true) ** 2).sum((1, 2, 3)))
-    result: Array = difference / np.sqrt((true**2).sum((1, 2, 3))).clip(1e-300)
-    return result
