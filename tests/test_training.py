@@ -18,8 +18,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from pnpladmm.denoisers.building import new_network, read_network
 from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.pretrained import load_network, new_network, read_network, read_tensors
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training import evaluate
 from pnpladmm.workshop.training.__main__ import main as train_main

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
-from pnpladmm.denoisers.pretrained import load_network, read_tensors
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.checkpoint import write_weights
 from pnpladmm.workshop.training.data import picture_files, read_tensor

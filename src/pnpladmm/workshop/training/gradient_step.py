@@ -44,10 +44,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from pnpladmm.denoisers.architecture import Network
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import SIGMA_MAX
-from pnpladmm.denoisers.pretrained import Network
 from pnpladmm.denoisers.ritz import largest_eigenvalue
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.workshop.training.evaluate import curvature_table

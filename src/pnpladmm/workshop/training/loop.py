@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpladmm.denoisers.architecture import Network
 from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.denoisers.building import new_network, read_network
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.denoisers.pretrained import Network, new_network, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint, write_weights
