@@ -70,7 +70,7 @@ class Training:
         torch.manual_seed(plan.seed)
         network = first_network(plan)
         network.to(self.device)
-        network.to(memory_format=torch.channels_last)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network = network
         self.average = WeightAverage(network, plan.ema)
         self.optimizer = make_optimizer(plan, network)

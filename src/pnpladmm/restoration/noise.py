@@ -12,6 +12,9 @@ from pnpladmm.operators.transforms import Wavelet
 from pnpladmm.solvers import Problem
 from pnpladmm.tensors import InputError, per_picture
 
+JPEG_NOISE = 2 / 255
+"""JPEG smooths noise away where it is estimated, and adds errors of about this size of its own."""
+
 # Median of |n| for n of standard deviation 1.
 MEDIAN_OF_NORMAL = 0.67449
 # A detail this small beside the brightest pixel is rounding, not noise.
@@ -42,7 +45,7 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
     found = []
     for one, use in zip(details, usable, strict=True):
         if not bool(use.any()):
-            raise InputError("the picture has no noise that could be estimated (flat or empty): give --noise")
+            raise InputError("the picture has no noise that could be estimated (flat or empty): give the noise level")
         found.append(one[use].median() / MEDIAN_OF_NORMAL)
     return torch.stack(found)
 
