@@ -22,8 +22,9 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import Run
 from gradient_step_cases import SIGMA, network, pictures
+from pnpladmm.denoisers.building import read_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
-from pnpladmm.denoisers.pretrained import load_network, read_network
+from pnpladmm.denoisers.loading import load_network
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training import evaluate, points
 from pnpladmm.workshop.training.checkpoint import checkpoint_path, write_weights

@@ -13,9 +13,9 @@ import torch
 
 import pnpladmm as pl
 from conftest import positive_blur
+from pnpladmm.denoisers.building import new_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.denoisers.pretrained import new_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.settings import shipped_settings

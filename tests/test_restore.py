@@ -174,7 +174,7 @@ def test_super_resolution_and_compressed_sensing_come_back_whole() -> None:
 def test_super_resolution_of_a_crop_starts_from_the_enlarged_picture() -> None:
     sharp = picture(64).float()
     operator = pl.Decimation(2) @ pl.SpatiallyVaryingBlur(gaussian(1.0)[None], torch.ones(1, 56, 56), "unknown")
-    margin = operator.inner.margin
+    margin = operator.inner.crop_offset
     assert margin is not None
     scene = sharp[..., : operator.inner.scene[0], : operator.inner.scene[1]]
     start = pl.Problem(operator.forward(scene), operator, pl.Gaussian(0.01)).default_start()

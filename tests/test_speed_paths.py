@@ -130,7 +130,7 @@ def test_beyond_the_border_filters_amplify_more(monkeypatch: pytest.MonkeyPatch)
     for lightest in (1.0, preconditioner.LIGHTEST):
         monkeypatch.setattr(preconditioner, "LIGHTEST", lightest)
         operator = segment_blur((96, 90), "unknown")
-        sharp = F.pad(picture(96)[..., :90], operator.margins, mode="reflect")
+        sharp = F.pad(picture(96)[..., :90], operator.border_widths, mode="reflect")
         p, a = torch.tensor(6500.0, dtype=DOUBLE), torch.tensor(12.0, dtype=DOUBLE)
         observed = operator.forward(sharp)
         step = DataStep(operator, p, observed, 20, 0.0)

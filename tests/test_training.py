@@ -19,8 +19,10 @@ from PIL import Image
 from torch import Tensor
 
 from conftest import Run
+from pnpladmm.denoisers.building import new_network, read_network
 from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.pretrained import load_network, new_network, read_network, read_tensors
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training import evaluate
 from pnpladmm.workshop.training.checkpoint import checkpoint_path, write_weights

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from conftest import Run
-from pnpladmm.denoisers.pretrained import new_network
+from pnpladmm.denoisers.building import new_network
 from pnpladmm.workshop.training import loop
 from pnpladmm.workshop.training.average import WeightAverage
 from pnpladmm.workshop.training.data import mirror_ends, soften_chroma

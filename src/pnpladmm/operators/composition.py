@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from pnpladmm.operators.base import LinearOperator, Shape, as_map
 from pnpladmm.operators.norm import NormBound, bound_norm_squared
+from pnpladmm.operators.preconditioning import Preconditioner
 
 
 class Composition(LinearOperator):
@@ -46,7 +45,7 @@ class Composition(LinearOperator):
         b, c = (max(pair) for pair in zip(self.inner.domain[:2], self.outer.domain[:2], strict=True))
         return b, c, *self.inner.domain[2:]
 
-    def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+    def preconditioner(self, precision: Tensor, a: Tensor) -> Preconditioner | None:
         """The inner operator's, with the precision that the outer one leaves at each pixel."""
         inner = self.outer.pulled_back(as_map(precision))
         return None if inner is None else self.inner.preconditioner(inner, a)
@@ -57,12 +56,12 @@ class Composition(LinearOperator):
         return None if inner is None else self.inner.pulled_back(inner)
 
     @property
-    def margin(self) -> tuple[int, int] | None:
+    def crop_offset(self) -> tuple[int, int] | None:
         """That of the inner operator, where the outer one keeps the size."""
-        if self.inner.margin is None or self.domain is None:
+        if self.inner.crop_offset is None or self.domain is None:
             return None
         middle = self.inner.output_shape(self.domain)
-        return self.inner.margin if self.outer.output_shape(middle)[2:] == middle[2:] else None
+        return self.inner.crop_offset if self.outer.output_shape(middle)[2:] == middle[2:] else None
 
     def start(self, y: Tensor) -> Tensor:
         """Back through one after the other."""

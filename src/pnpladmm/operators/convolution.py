@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.fft import irfft2, rfft2
 
 from pnpladmm.operators.boundary import Extension
-from pnpladmm.operators.roster import Roster, add_weighted
+from pnpladmm.operators.kernel_order import KernelOrder, add_weighted
 
 Size: TypeAlias = tuple[int, int]
 Domain: TypeAlias = Literal["observed", "extended"]
@@ -63,14 +63,14 @@ class DenseBank:
     def __init__(self, data: BankData, observed: Size, circular: bool = False) -> None:
         """`circular`: the picture is its own extension, and wraps round without being padded."""
         kh, kw = data.kernel_size
-        self.roster = Roster.of(data.weights)
-        self.weights, self.weights_on = self.roster.arrange(data.weights), data.weights_on
+        self.order = KernelOrder.from_weights(data.weights)
+        self.weights, self.weights_on = self.order.reorder_kernels(data.weights), data.weights_on
         self.observed = observed
         self.extended = observed if circular else (observed[0] + kh - 1, observed[1] + kw - 1)
         self.fft_size = observed if circular else fast_size(self.extended)
         origin = (kh // 2, kw // 2) if circular else (kh - 1, kw - 1)
         # Inverse transforms are not normalised, so the spectra are: it spares a pass over every result.
-        self.spectra = kernel_spectra(self.roster.arrange(data.kernels), self.fft_size, origin)
+        self.spectra = kernel_spectra(self.order.reorder_kernels(data.kernels), self.fft_size, origin)
         self.spectra /= self.fft_size[0] * self.fft_size[1]
         self.conjugate = self.spectra.conj()
         if self.spectra.is_cuda and self.spectra.numel() <= CONJUGATES_KEPT:
@@ -79,17 +79,17 @@ class DenseBank:
     def forward(self, x: Tensor) -> Tensor:
         """`sum_i U_i V_i x` or `sum_i V_i U_i x`."""
         weigh = self._weigh_after if self.weights_on == "observed" else self._weigh_before
-        return self.roster.unsorted(by_channel(weigh, self.roster.sorted(x), self.spectra, self.observed))
+        return self.order.reorder_back(by_channel(weigh, self.order.reorder(x), self.spectra, self.observed))
 
     def adjoint(self, y: Tensor) -> Tensor:
         """`sum_i V_i^T U_i y` or `sum_i U_i V_i^T y`: the weights change sides."""
         weigh = self._weigh_before if self.weights_on == "observed" else self._weigh_after
-        return self.roster.unsorted(by_channel(weigh, self.roster.sorted(y), self.conjugate, self.extended))
+        return self.order.reorder_back(by_channel(weigh, self.order.reorder(y), self.conjugate, self.extended))
 
     def _weigh_after(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         spectrum = rfft2(v, self.fft_size).unsqueeze(1)
         total: Tensor | None = None
-        for served, part in self.roster.chunks(v):
+        for served, part in self.order.chunks(v):
             convolved = self._inverse(spectrum[served] * spectra[served, part], size)
             total = add_weighted(total, served, self.weights[served, part], convolved)
         assert total is not None
@@ -97,7 +97,7 @@ class DenseBank:
 
     def _weigh_before(self, v: Tensor, spectra: Tensor, size: Size) -> Tensor:
         total: Tensor | None = None
-        for served, part in self.roster.chunks(v):
+        for served, part in self.order.chunks(v):
             spectrum = rfft2(self.weights[served, part] * v[served].unsqueeze(1), self.fft_size)
             spectrum = spectrum.mul_(spectra[served, part])
             term = spectrum.squeeze(1) if spectrum.shape[1] == 1 else spectrum.sum(1)

@@ -156,7 +156,7 @@ def _relative(moved: Sequence[Tensor], size: Tensor) -> Tensor:
 def _check_reference(problem: Problem, reference: Tensor) -> Tensor:
     check_pictures("reference", reference)
     allowed = {problem.shape}
-    if problem.operator.margin is not None:
+    if problem.operator.crop_offset is not None:
         allowed.add(shape_of("observed", problem.observed))
     if tuple(reference.shape) not in allowed:
         raise InputError(f"reference has shape {tuple(reference.shape)}: the picture to be found has {problem.shape}")

@@ -89,7 +89,7 @@ class Problem:
 
     def observed_part(self, x: Tensor) -> Tensor:
         """`x` without the border that an unknown boundary adds; all of it where the observation is no crop of it."""
-        if self.operator.margin is None:
+        if self.operator.crop_offset is None:
             return x
-        (top, left), (rows, columns) = self.operator.margin, self.observed.shape[2:]
+        (top, left), (rows, columns) = self.operator.crop_offset, self.observed.shape[2:]
         return x[..., top : top + rows, left : left + columns]

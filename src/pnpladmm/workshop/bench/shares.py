@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.denoisers.pretrained import SHIPPED, SUFFIXES, load_network
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.denoisers.shipped import SHIPPED
 from pnpladmm.methods import make_method
 from pnpladmm.solvers import Problem
+from pnpladmm.tensor_files import SUFFIXES
 from pnpladmm.workshop.bench.instruments import (
     BLUR,
     DENOISER,

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
-from pnpladmm.denoisers.pretrained import is_installed, weight_file
-from pnpladmm.recipes import check_device
+from pnpladmm.denoisers.shipped import is_installed, weight_file
+from pnpladmm.restoration import check_device
 from pnpladmm.settings import Row, Table, read_settings, shipped_settings
 from pnpladmm.solvers import Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback

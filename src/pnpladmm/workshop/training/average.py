@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from pnpladmm.denoisers.pretrained import Network
+from pnpladmm.denoisers.architecture import Network
 
 
 class WeightAverage:

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from pnpladmm.denoisers.pretrained import read_tensors
 from pnpladmm.files import replacing, write_text
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 
 

@@ -126,7 +126,7 @@ def evaluate(
     device: Annotated[str, _option("cpu or cuda.")] = "cpu",
 ) -> None:
     """Measure how good a network is on a folder of clean pictures."""
-    from pnpladmm.denoisers.pretrained import load_network
+    from pnpladmm.denoisers.loading import load_network
     from pnpladmm.workshop.training import tables
 
     if card and table is Measure.WEAK_NOISE:

@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pnpladmm.denoisers.building import build_network
 from pnpladmm.denoisers.light import Block, LightNet
-from pnpladmm.denoisers.pretrained import build_network, read_tensors
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.checkpoint import read_card, write_weights
 from pnpladmm.workshop.training.data import CropStore

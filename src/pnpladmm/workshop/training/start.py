@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from pnpladmm.denoisers.architecture import Network
+from pnpladmm.denoisers.building import new_network, read_network
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.pretrained import Network, new_network, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.muon import Muon

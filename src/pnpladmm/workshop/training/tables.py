@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.denoisers.pretrained import read_tensors
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.workshop.training.checkpoint import read_card, write_weights
 from pnpladmm.workshop.training.evaluate import (
     SIGMAS,
