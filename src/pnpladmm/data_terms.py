@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
 
 class DataTerm(ABC):
     """`h`. `z`, `v` and `y` have the shape of the observation, `step` is a number (one a picture)."""
+
+    one_precision: ClassVar[bool] = False
+    """`h(z) = p/2 ||z - y||^2` with one number `p` per picture: then LADMM with `beta = p` is ISTA."""
 
     @abstractmethod
     def value(self, z: Tensor, y: Tensor) -> Tensor:
@@ -46,6 +49,10 @@ class DataTerm(ABC):
         """`p` with `h(z) = 1/2 sum p (z - y)^2` where the term is quadratic, else None."""
         return None
 
+    def background_of(self, y: Tensor) -> Tensor | float:
+        """The mean level in `y` that the operator does not touch, as a factor of pictures."""
+        return 0.0
+
     def advice(self, y: Tensor) -> str:
         """What to know about certified runs with this term; empty if nothing."""
         return ""
@@ -54,6 +61,8 @@ class DataTerm(ABC):
 @dataclass(frozen=True)
 class Gaussian(DataTerm):
     """`h(z) = ||z - y||^2 / (2 sigma^2)`: white noise of standard deviation `sigma` (pictures in [0, 1])."""
+
+    one_precision: ClassVar[bool] = True
 
     sigma: PerPicture
 
@@ -199,6 +208,10 @@ class Poisson(DataTerm):
         """`max y / (gain b^2)` of each picture."""
         gain, b = self._numbers(y.double())
         return (y.double() / (gain * b**2)).flatten(1).amax(1)
+
+    def background_of(self, y: Tensor) -> Tensor:
+        """`b`."""
+        return per_picture(self.background, y)
 
     def advice(self, y: Tensor) -> str:
         """Certified steps are as small as `L_h` is large."""
