@@ -19,7 +19,9 @@ from torch import Tensor
 
 from pnpladmm.pictures import fits, jpeg, npy, png, tiff, tiff_layout, tiff_write
 from pnpladmm.pictures.limits import MAX_BYTES, one_line, quiet
-from pnpladmm.pictures.picture import Picture, Raw, assemble, disassemble
+from pnpladmm.pictures.picture import Picture
+from pnpladmm.pictures.raw import Raw
+from pnpladmm.pictures.samples import BRIGHTEST_NOMINAL
 from pnpladmm.tensors import InputError
 
 READERS = {"PNG": png.read, "JPEG": jpeg.read, "TIFF": tiff.read, "FITS": fits.read, "NPY": npy.read}
@@ -83,7 +85,7 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         with path.open("rb") as file:
             kind = _kind(file.read(32), name)
         with quiet("imagecodecs"):
-            return assemble(READERS[kind](path, name, max_bytes), name)
+            return Picture.from_raw(READERS[kind](path, name, max_bytes), name, kind)
     except InputError:
         raise
     except MemoryError as error:
@@ -96,19 +98,45 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         raise InputError(f"{name} is a damaged {kind} ({what}): get the file again") from error
 
 
-def write_picture(path: str | os.PathLike[str], picture: Picture, allow_loss: bool = False) -> Written:
+def write_picture(path: str | os.PathLike[str], picture: Picture | object, allow_loss: bool = False) -> Written:
     """Write a picture in the format that the suffix names, with the depth and the metadata that it has.
 
-    A format that cannot hold the depth or the alpha channel is refused, unless `allow_loss`: then the deepest
-    integers it has are written, and alpha is left out. Pages and channels are never left out.
+    Parameters
+    ----------
+    path : str or path
+        Its suffix names the format: .png, .jpg, .tif, .ome.tif, .fits, .fits.gz, .npy and their variants.
+    picture : Picture, array_like or Tensor
+        Arrays are taken by `Picture.from_array`: (H, W), (H, W, 3), (C, H, W), (pages, C, H, W). Floats are pixels in
+        [0, 1]; PNG gets them as 16-bit integers, JPEG as 8-bit ones, other formats as floats.
+    allow_loss : bool
+        A `Picture` whose depth or alpha channel the format cannot hold is refused, unless this is true: then the
+        deepest integers it has are written, and alpha is left out. Pages and channels are never left out.
+
+    Returns
+    -------
+    Written
+        The format, the type of the samples, how many were clipped, what was left out.
+
+    Raises
+    ------
+    InputError
+        Where the format cannot hold the picture, or the file cannot be written. The old file is then untouched.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_picture(f"{folder}/a.png", np.zeros((8, 9))).dtype
+    'uint16'
     """
     path = Path(path)
     name = one_line(str(path))
     if not isinstance(picture, Picture):
-        raise InputError(f"{name}: the picture is a {type(picture).__name__}: make one with Picture.from_array")
+        kind, _ = _format(path, name)
+        picture, allow_loss = _of_array(picture, kind), True
     kind, packed = _format(path, name)
     picture, notes = _made_to_fit(picture, kind, name, allow_loss)
-    raw, clipped = disassemble(picture)
+    raw, clipped = picture.to_raw()
     if raw.blank is not None and raw.samples.dtype.kind != "f" and not _has_blank(raw):
         notes.append(f"{int(raw.blank.sum())} samples without data are written with the values filled in")
     with beside(path, name) as place:
@@ -120,6 +148,21 @@ def write_picture(path: str | os.PathLike[str], picture: Picture, allow_loss: bo
         else:
             more = {"PNG": png.write, "JPEG": jpeg.write, "NPY": npy.write}[kind](place, raw)
     return Written(path, kind, picture.dtype, clipped, (*notes, *more))
+
+
+def _of_array(array: object, kind: str) -> Picture:
+    """The picture in an array; refuses floats beyond [0, 1] where integers are written."""
+    from PIL.Image import Image
+
+    picture = Picture.from_pil(array) if isinstance(array, Image) else Picture.from_array(array)
+    if np.dtype(picture.dtype).kind == "f" and kind in ("PNG", "JPEG"):
+        largest = float(picture.pixels.abs().max())
+        if largest > BRIGHTEST_NOMINAL:
+            raise InputError(
+                f"the array has floats up to {largest:.6g}, {kind} takes those in [0, 1]: "
+                "divide by the value of white, or give uint8 or uint16"
+            )
+    return picture
 
 
 def check_output(path: str | os.PathLike[str], picture: Picture) -> None:
@@ -135,7 +178,7 @@ def write_png(path: Path, picture: Tensor) -> None:
     """The first picture of (B, C, H, W), C = 1 or 3, values in [0, 1], as 8-bit PNG; beside and renamed."""
     if picture.ndim != 4 or picture.shape[1] not in (1, 3):
         raise InputError(f"picture has shape {tuple(picture.shape)}: give (B, C, H, W) with 1 or 3 channels")
-    raw, _ = disassemble(Picture.from_array(picture[:1], "uint8"))
+    raw, _ = Picture.from_array(picture[:1]).with_depth("uint8").to_raw()
     with beside(Path(path), str(path)) as place:
         png.write(place, raw)
 

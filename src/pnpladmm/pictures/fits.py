@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.limits import check_size, read_bytes
-from pnpladmm.pictures.picture import Metadata, Raw
+from pnpladmm.pictures.metadata import Metadata
+from pnpladmm.pictures.raw import Raw
 from pnpladmm.tensors import InputError
 
 SIGNATURE = b"SIMPLE  ="

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pnpladmm.pictures.exif import orientation_of, turn, upright, upright_xmp
+from pnpladmm.pictures.exif_blocks import orientation_of, turn, upright, upright_xmp
 from pnpladmm.pictures.limits import check_size, one_line, read_bytes
-from pnpladmm.pictures.picture import Metadata, Raw, Resolution
+from pnpladmm.pictures.metadata import Metadata, Resolution
+from pnpladmm.pictures.raw import Raw
 from pnpladmm.tensors import InputError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"

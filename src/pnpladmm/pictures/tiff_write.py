@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnpladmm.pictures import exif
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures import exif_blocks as exif
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.ifd import (
     EXIF_IFD,
     GPS_IFD,
@@ -22,7 +22,8 @@ from pnpladmm.pictures.ifd import (
     pack_directory,
     read_header,
 )
-from pnpladmm.pictures.picture import Raw, Resolution
+from pnpladmm.pictures.metadata import Resolution
+from pnpladmm.pictures.raw import Raw
 from pnpladmm.pictures.samples import DTYPES as DTYPES
 from pnpladmm.pictures.tiff_layout import BLACK_IS_0, CMYK, ICC, RGB, UNITS, XMP, Layout, raising
 

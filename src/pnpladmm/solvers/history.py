@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import MeasuredCurvature, curvature_meter
+from pnpladmm.denoisers.base import MeasuredCurvature, curvature_meter, precision_of
 from pnpladmm.metrics import psnr
 from pnpladmm.operators.base import shape_of
 from pnpladmm.solvers.inner_products import squared
@@ -90,7 +90,7 @@ class Recorder:
         self.calls: list[int] = []
         self.began = time.perf_counter()
         denoiser: object = method.denoiser if isinstance(method, PlugAndPlay) else None
-        self.denoiser_dtype = getattr(denoiser, "precision", problem.observed.dtype)
+        self.denoiser_dtype = precision_of(denoiser) or problem.observed.dtype
         self.measure_curvature = curvature_meter(denoiser) if isinstance(denoiser, MeasuredCurvature) else None
 
     def add(self, new: State, moved: dict[str, Tensor | None], running: Tensor) -> dict[str, Tensor | None]:

@@ -170,6 +170,7 @@ class LeapingLADMM(LADMM):
 class Certified(LADMM):
     """The name `certified`: makes `LADMM` or `LeapingLADMM` with constants that satisfy the theorem."""
 
+    needs_full_precision: ClassVar[bool] = True
     settings_key: ClassVar[str | None] = "certified"
 
     @classmethod

@@ -42,6 +42,9 @@ class Method(ABC, Generic[StateT]):
     uses_data_term: ClassVar[bool] = True
     """Does it use values and derivatives of the data term? A method with a likelihood of its own takes only the
     background and the pixels of precision 0 from it; any data term with those is right for it."""
+    needs_full_precision: ClassVar[bool] = False
+    """Should networks compute in float32? The rounding of float16 changes a picture by 1e-4 in each iteration, which is
+    too much where a theorem is to hold."""
     settings_key: ClassVar[str | None] = None
     """Under which name `settings.json` has its tuned parameters; None if it has none there."""
 

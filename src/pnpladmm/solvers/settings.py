@@ -17,7 +17,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.base import Promise, name_of, promise_of, weight_of
 from pnpladmm.tensors import InputError
 
 FILE = Path(__file__).with_name("settings.json")
@@ -38,7 +38,7 @@ TV_WEIGHT = 6.0
 
 def convex_weight(denoiser: object) -> float:
     """`lambda` for a convex prior: with it `lambda f = TV_WEIGHT TV(x)` for total variation of any weight."""
-    return TV_WEIGHT / float(getattr(denoiser, "weight", 1.0))
+    return TV_WEIGHT / weight_of(denoiser)
 
 
 def read_settings(path: Path) -> Table:
@@ -69,7 +69,7 @@ def shipped_settings() -> Table:
 def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
     """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,). All noise levels are in [0, 1]."""
     table = shipped_settings()
-    levels = rows_of(table, str(getattr(denoiser, "name", "")), denoiser)[method]
+    levels = rows_of(table, name_of(denoiser), denoiser)[method]
     rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
     units = {name: 255.0 if name in NOISE_LEVELS else 1.0 for name in rows[0]}
     return {name: torch.tensor([row[name] / unit for row in rows], dtype=torch.float64) for name, unit in units.items()}
@@ -77,7 +77,7 @@ def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
 
 def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
     """The methods of a denoiser; unknown gradient steps have `prox-drunet`'s, and what is not tuned is `drunet`'s."""
-    if name not in table and getattr(denoiser, "promise", None) is Promise.GRADIENT_STEP:
+    if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
         name = GRADIENT_STEP
     own = table.get(name, {})
     # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.denoisers.building import read_network
 from pnpladmm.denoisers.drunet import DRUNet
-from pnpladmm.denoisers.pretrained import read_network, weight_file
+from pnpladmm.denoisers.shipped import weight_file
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Annealed, Problem
 from pnpladmm.workshop.bench.rivals import Missing, deepinv_physics, load_deepinv

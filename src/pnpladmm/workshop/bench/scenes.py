@@ -14,7 +14,7 @@ from pnpladmm.blur.synthesis import gaussian
 from pnpladmm.data_terms import Gaussian
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.denoisers.pretrained import is_installed
+from pnpladmm.denoisers.shipped import is_installed
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Problem
 from pnpladmm.workshop.bench.report import Options

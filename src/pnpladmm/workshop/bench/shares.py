@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.denoisers.pretrained import SHIPPED, SUFFIXES, load_network
-from pnpladmm.methods import make_method
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.denoisers.shipped import SHIPPED
 from pnpladmm.solvers import Problem
+from pnpladmm.solvers.registry import make_method
+from pnpladmm.tensor_files import SUFFIXES
 from pnpladmm.workshop.bench.instruments import (
     BLUR,
     DENOISER,
