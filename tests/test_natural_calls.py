@@ -57,6 +57,14 @@ def jpeg() -> Image.Image:
     return Image.open(buffer)
 
 
+def one_kernel() -> pl.Blur:
+    return pl.Blur(torch.from_numpy(PSF)[None], torch.ones(1, SIZE, SIZE))
+
+
+def admm() -> pl.ADMM:
+    return pl.ADMM(pl.load_denoiser("tv"), 0.05, 50.0)
+
+
 HALVES = np.repeat([[0, 1]], SIZE, 0).repeat(SIZE // 2, 1)
 KERNELS = np.stack([PSF, PSF.T])
 WEIGHTS = np.stack([HALVES == 0, HALVES == 1]).astype(float)
@@ -118,20 +126,20 @@ WORKS: dict[str, tuple[Callable[[], pl.Restoration], tuple[int, ...], str]] = {
     "PSFs with positions": (
         lambda: of(grey(), KERNELS, positions=[(3.0, 4.0), (20.0, 18.0)]), (SIZE, SIZE), "float64"
     ),
-    "Blur": (lambda: of(grey(), pl.Blur(torch.from_numpy(PSF)[None], torch.ones(1, SIZE, SIZE))), (SIZE, SIZE), "float64"),
+    "Blur": (lambda: of(grey(), one_kernel()), (SIZE, SIZE), "float64"),
     "operator": (
         lambda: of(grey(), pl.SpatiallyVaryingBlur(KERNELS, WEIGHTS, "unknown")), (SIZE, SIZE), "float64"
     ),
-    "deepinv's physics": (lambda: of(torch.from_numpy(grey()), Physics(), method="admm"), (SIZE, SIZE), "float64"),
+    "deepinv's physics": (lambda: of(torch.from_numpy(grey()), Physics(), denoiser="light"), (SIZE, SIZE), "float64"),
     "noise as a numpy number": (lambda: of(grey(), noise=np.float32(0.02)), (SIZE, SIZE), "float64"),
     "noise as a list": (lambda: of(batch(), axes="BHWC", noise=[0.02, 0.03]), (2, SIZE, SIZE, 3), "float64"),
-    "noise as an array": (lambda: of(batch(), axes="BHWC", noise=np.array([0.02, 0.03])), (2, SIZE, SIZE, 3), "float64"),
+    "noise as an array": (lambda: of(batch(), axes="BHWC", noise=np.full(2, 0.02)), (2, SIZE, SIZE, 3), "float64"),
     "noise as a tensor": (lambda: of(grey(), noise=torch.tensor(0.02)), (SIZE, SIZE), "float64"),
     "noise AUTO": (lambda: of(grey(), noise="AUTO"), (SIZE, SIZE), "float64"),
     "method LADMM": (lambda: of(grey(), method="LADMM"), (SIZE, SIZE), "float64"),
     "method Primal_Dual": (lambda: of(grey(), method="Primal_Dual"), (SIZE, SIZE), "float64"),
-    "a method": (lambda: of(grey(), noise=0.02, method=pl.ADMM(pl.load_denoiser("tv"), 0.05, 50.0)), (SIZE, SIZE), "float64"),
-    "a denoiser of one's own": (lambda: of(grey(), denoiser=lambda x, sigma: x, method="admm"), (SIZE, SIZE), "float64"),
+    "a method": (lambda: of(grey(), noise=0.02, method=admm()), (SIZE, SIZE), "float64"),
+    "a callable as denoiser": (lambda: of(grey(), denoiser=lambda x, s: x, method="admm"), (SIZE, SIZE), "float64"),
     "a denoiser loaded": (lambda: of(grey(), denoiser=pl.load_denoiser("tv")), (SIZE, SIZE), "float64"),
     "progress": (lambda: of(grey(), progress=True), (SIZE, SIZE), "float64"),
     "iterations as a numpy number": (lambda: of(grey(), iterations=np.int64(2)), (SIZE, SIZE), "float64"),
@@ -139,7 +147,7 @@ WORKS: dict[str, tuple[Callable[[], pl.Restoration], tuple[int, ...], str]] = {
     "mask like the picture": (lambda: of(colour(), mask=colour() > 0.9), (SIZE, SIZE, 3), "float64"),
     "mask of numbers": (lambda: of(colour(), mask=np.eye(SIZE)), (SIZE, SIZE, 3), "float64"),
     "variance a number": (lambda: of(grey(), variance=0.0004), (SIZE, SIZE), "float64"),
-    "variance a map": (lambda: of(integers(grey(), "uint8"), variance=np.full((SIZE, SIZE), 26.0)), (SIZE, SIZE), "uint8"),
+    "variance a map": (lambda: of(integers(grey(), "uint8"), variance=26 + np.eye(SIZE)), (SIZE, SIZE), "uint8"),
     "linear light": (lambda: of(colour(), linear=True), (SIZE, SIZE, 3), "float64"),
     "device": (lambda: of(grey(), device=torch.device("cpu")), (SIZE, SIZE), "float64"),
 }  # fmt: skip
@@ -176,7 +184,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "noise for more pictures": (lambda: of(grey(), noise=[0.01, 0.02]), "noise levels: 2, pictures: 1"),
     "noise of words in a list": (lambda: of(grey(), noise=["a"]), "noise = "),
     "noise beside a gain": (lambda: of(grey(), noise=0.01, gain=1.0), "noise beside gain = 1.0"),
-    "a method's class": (lambda: of(grey(), method=pl.LADMM), 'the class LADMM: give a name such as "'),
+    "a method's class": (lambda: of(grey(), method=pl.LADMM), "the class LADMM: give one of"),
     "a method misspelt": (lambda: of(grey(), method="ladm"), "method 'ladm': choose one of fast"),
     "a denoiser's class": (lambda: of(grey(), denoiser=type(pl.load_denoiser("tv"))), "denoiser is a"),
     "denoiser misspelt": (lambda: of(grey(), denoiser="bm3d"), "denoiser 'bm3d': choose one of"),

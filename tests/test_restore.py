@@ -13,11 +13,10 @@ import torch
 
 import pnpladmm as pl
 from conftest import picture
-from pnpladmm import settings
 from pnpladmm.blur import gaussian, motion
-from pnpladmm.methods import METHODS, make_method
 from pnpladmm.metrics import psnr
 from pnpladmm.restoration.policy import unsaturated
+from pnpladmm.solvers import METHODS, make_method, settings
 from pnpladmm.solvers.certificate import Level
 
 SIGMA = 4 / 255
@@ -194,7 +193,7 @@ def test_steps_follow_the_strongest_pixel_of_a_noise_map(method: str) -> None:
 
 def test_residual_of_counts_is_judged_by_their_own_noise() -> None:
     """Bright and dark halves: with the true picture the residual is noise, whatever its level."""
-    from pnpladmm.noise import check_residual
+    from pnpladmm.restoration import check_residual
 
     blur = pl.SpatiallyVaryingBlur(gaussian(1.0)[None], torch.ones(1, 64, 64))
     sharp = torch.full((1, 1, 64, 64), 0.02, dtype=torch.float64)
@@ -228,7 +227,10 @@ BAD = {
     "noise missing": ({"noise": None}, "noise is a NoneType"),
     "method missing": ({"method": None}, "method is a NoneType"),
     "denoiser a number": ({"denoiser": 5}, "denoiser is a int"),
-    "variance of another size": ({"noise": "auto", "variance": torch.ones(3, 3)}, r"the variance map has shape \(3, 3\)"),
+    "variance of another size": (
+        {"noise": "auto", "variance": torch.ones(3, 3)},
+        r"the variance map has shape \(3, 3\)",
+    ),
     "method": ({"method": "magic"}, "method 'magic'"),
     "noise": ({"noise": -1.0}, "noise = -1.0"),
     "strength": ({"strength": 0.0}, "strength = 0.0"),

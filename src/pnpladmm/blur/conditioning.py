@@ -1,4 +1,4 @@
-"""Kernels made fit for use: normalised, centred, cropped, resampled; each step reported, none silent.
+"""Kernels prepared for use: normalised, centred, cropped, resampled. Each step is reported.
 
 Shapes: kernels (P, C, kh, kw) float64 arrays with their centre at index `k // 2`. Offsets are (x, y) in pixels,
 x to the right along columns, y down along rows.
@@ -14,7 +14,7 @@ from pnpladmm.tensors import InputError
 EMPTY = 1e-7
 """Margins that hold less than this share of a kernel's absolute sum are empty."""
 OFF_CENTRE = 0.05
-"""Pixels: offsets below this are not worth a sentence."""
+"""Pixels: offsets below this are not reported."""
 
 
 def condition(
@@ -28,7 +28,7 @@ def condition(
     """Kernels of sum 1 (each channel its own), with empty margins cropped, and notes on what was done.
 
     background : a level to subtract first (a camera's offset), or `border`: the median of each kernel's rim.
-    recentre : shift each kernel so that its centroid lies on the centre. Else offsets are kept, and reported.
+    recentre : shift each kernel so that its centroid lies on the centre. Otherwise offsets are kept, and reported.
     """
     notes: list[str] = []
     kernels = as_bank(name, kernels)
@@ -135,7 +135,7 @@ def same_size(kernels: list[Array]) -> Array:
     channels = {k.shape[0] for k in kernels} - {1}
     if len(channels) > 1:
         raise InputError(f"kernels have {' and '.join(map(str, sorted(channels)))} channels: they must agree")
-    # Odd, so that an even kernel's extra row has a place on either side of the centre.
+    # Odd, so that there is room for an even kernel's extra row on either side of the centre.
     height, width = (2 * max(k.shape[axis] // 2 for k in kernels) + 1 for axis in (1, 2))
     count = max([1, *channels])
     return np.stack([np.broadcast_to(resized(k, (height, width)), (count, height, width)) for k in kernels])
@@ -188,7 +188,7 @@ def _subtract(name: str, kernels: Array, background: float | str | None, notes: 
     levels = np.median(kernels[..., rim], -1)
     if background is None:
         share = (levels / np.abs(kernels).max((-2, -1)).clip(1e-300)).max()
-        # A kernel of a few pixels is all rim, and one that is cut off is not on a pedestal.
+        # A kernel of a few pixels is all rim, which says nothing about an offset.
         if share > 0.01 and min(kernels.shape[-2:]) >= 7:
             notes.append(
                 f"the rim stands at {100 * share:.2g} % of the peak: if that is a camera's offset, "
@@ -214,5 +214,5 @@ def _centre(kernels: Array, recentre: bool, notes: list[str]) -> Array:
     if recentre:
         notes.append(f"recentred: centroids lay up to {where} from the centre")
         return recentred(kernels)
-    notes.append(f"centroids lie up to {where} from the centre, and are kept: the blur shifts the picture so far")
+    notes.append(f"centroids lie up to {where} from the centre, and are kept: the blur shifts the picture by as much")
     return kernels

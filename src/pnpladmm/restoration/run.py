@@ -9,10 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pnpladmm import settings
 from pnpladmm.blur import Blur
 from pnpladmm.denoisers import Denoiser, load_denoiser
-from pnpladmm.methods import make_method
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
 from pnpladmm.restoration.inputs import Given, operator_of
@@ -21,7 +19,7 @@ from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.solvers import ADMM, LADMM, Annealed, Method, Result, RichardsonLucy, Status, solve
+from pnpladmm.solvers import LADMM, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
@@ -86,7 +84,8 @@ def chosen_denoiser(options: Options) -> Denoiser:
     """
     denoiser = options.denoiser
     if denoiser is None or isinstance(denoiser, str | Path):
-        precision = torch.float32 if options.certify or options.method == "certified" else None
+        precise = options.certify or options.method_class.needs_full_precision
+        precision = torch.float32 if precise else None
         device = None if options.device is None else str(options.device)
         return load_denoiser(denoiser or "light", device, precision)
     return denoiser
@@ -123,15 +122,12 @@ def _page(picture: Picture, part: slice) -> Picture:
 def _restore(
     pages: Pages, operator: LinearOperator, denoiser: Denoiser, options: Options, callback: Callback | None
 ) -> Done:
-    prepared = prepare(pages, operator, options, _needs_quadratic(options))
+    prepared = prepare(pages, operator, options)
     problem, notes = prepared.problem, list(prepared.notes)
     method = options.method
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, prepared.noise, options.strength, options.iterations)
-    iterations = options.iterations
-    if isinstance(method, RichardsonLucy) and iterations is None:
-        # It fits the noise if it is not stopped in time; the noisiest picture of a batch says when.
-        iterations = round(float(settings.tuned(None, "richardson-lucy", prepared.noise)["iterations"].min()))
+    iterations = options.iterations or method.iterations_for(prepared.noise)
     result = solve(problem, method, iterations, TOLERANCE, callback=callback)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
@@ -143,15 +139,7 @@ def _restore(
         inside = replace(inside, z_start="blurred")
         result = solve(problem, inside, options.certify, TOLERANCE, start=result.image, callback=callback)
     checks = check_residual(problem, result.image)
-    return Done(prepared, replace(result, image=problem.observed_part(result.image)), checks, tuple(notes))
-
-
-def _needs_quadratic(options: Options) -> bool:
-    """Does the method need a quadratic data term?"""
-    method: str | Method = options.method
-    if method == "richardson-lucy" and options.gain is not None and not options.background:
-        return True  # it looks at the mask only, and needs no background
-    return method in ("fast", "admm") or isinstance(method, Annealed | ADMM)
+    return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
 
 
 def _with_image(picture: Picture, image: Tensor) -> Picture:

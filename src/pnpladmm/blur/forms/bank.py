@@ -15,7 +15,7 @@ from pnpladmm.blur.synthesis import soft_regions
 from pnpladmm.tensors import InputError
 
 FEATHER = 2.0
-"""Pixels; the width of seams unless told otherwise. Hard seams make restorations show them."""
+"""Pixels; the width of seams unless told otherwise. Hard seams show in restorations."""
 
 
 def kernel_bank(name: str, kernels: Array, options: Options) -> Blur:

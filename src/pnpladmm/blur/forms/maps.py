@@ -1,8 +1,8 @@
 """A blur given pixel by pixel: a map of Gaussian widths, of defocus radii, or of motion vectors.
 
-The map is quantised to a bank of kernels. A value between two levels is their linear mix, so seams do not show;
-levels are added until the mix is within `tolerance` of the true kernel, or there are `most`. The error that is
-left is measured on the map's own values and reported.
+The map is quantised to a bank of kernels. A value between two levels is their linear mix, so seams do not show.
+Levels are added until the mix is within `tolerance` of the true kernel, or until there are `most` of them. The
+remaining error is measured on the map's own values and reported.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WIDEST = 200.0
 SHARP = 0.02
 """Widths below this are no blur at all."""
 WIDTH_KERNELS, MOTION_KERNELS = 32, 64
-"""At most so many kernels unless told otherwise. Vectors have two components, so they need more."""
+"""The largest number of kernels unless told otherwise. Vectors have two components, so they need more."""
 FEWEST_VECTORS = 8
-"""Fewer nodes than this do not surround the vectors of a map, however wide the grid."""
+"""Fewer nodes than this cannot surround the vectors of a map, however wide the grid."""
 ROW = 1_000_003
-"""Makes one number of a node's two indices; larger than any of them."""
+"""Combines the two indices of a node into one number; larger than any index."""
 SAMPLES = 40
-"""Values of the map at which the error is measured."""
+"""Number of values of the map at which the error is measured."""
 
 
 def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
@@ -56,7 +56,7 @@ def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
 
 
 def motion_map(name: str, dx: Array, dy: Array, options: Options) -> Blur:
-    """(H, W) each: the path of the motion at each pixel in pixels, x to the right, y down; its sign is no matter."""
+    """(H, W) each: the path of the motion at each pixel in pixels, x to the right, y down; its sign does not matter."""
     if dx.shape != dy.shape or dx.ndim != 2:
         raise InputError(f"{name}: motion has dx of shape {dx.shape} and dy of {dy.shape}: give two (H, W)")
     length = np.hypot(dx, dy)
@@ -131,7 +131,7 @@ def _levels(values: Array, make: Kernel, options: Options) -> tuple[Array, Array
     samples = np.quantile(values, np.linspace(0, 1, SAMPLES))
     count = min(2, most) if high > low else 1
     while True:
-        # A step in a kernel's width matters relative to the width; 0.5 pixel is the detector's own.
+        # A step in a kernel's width matters relative to the width; 0.5 pixel stands for the detector's own width.
         levels = np.exp(np.linspace(np.log(low + 0.5), np.log(high + 0.5), count)) - 0.5
         levels[0], levels[-1] = low, high
         error = _mix_error(samples, levels, make)
@@ -150,7 +150,7 @@ def _mix_error(samples: Array, levels: Array, make: Kernel) -> Array:
 def _vector_step(dx: Array, dy: Array, options: Options) -> float:
     """The widest grid of vectors within the tolerance; else the finest that has no more nodes than allowed."""
     most = max(options.most or MOTION_KERNELS, FEWEST_VECTORS)
-    # The search looks at a thinned map: steps, not weights, are what it is after.
+    # The search needs the step only, so a thinned map will do.
     every = tuple(slice(None, None, max(1, n // 128)) for n in dx.shape)
     dx, dy = dx[every], dy[every]
     step, fits = 0.25, 0.0

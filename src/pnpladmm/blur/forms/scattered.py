@@ -2,7 +2,7 @@
 
 The PSF at any place is `mean + sum_i a_i(x, y) e_i`: the `e_i` are the leading singular vectors of the stack,
 the `a_i` smooth interpolations (thin-plate splines) of the coefficients at the places where PSFs were seen.
-What the low rank costs, and how well each PSF is foretold by the others (leave one out), is reported. All PSFs
+The error of the low rank, and how well each PSF is predicted by the others (leave one out), are reported. All PSFs
 are brought to sum 1 first, so every `e_i` sums to 0 and brightness is kept everywhere.
 """
 
@@ -19,11 +19,11 @@ from pnpladmm.blur.options import Options, Size
 from pnpladmm.tensors import InputError
 
 COARSE = 32
-"""At most so many points along an axis where splines are evaluated; between them bilinear. They are smooth."""
-MOST = 32
-"""At most so many kernels unless told otherwise."""
+"""Number of points along an axis where splines are evaluated; they are smooth, so bilinear interpolation follows."""
+MOST_KERNELS = 32
+"""The largest number of kernels unless told otherwise."""
 LEAVE_ONE_OUT = 64
-"""At most so many PSFs are left out in turn."""
+"""With more PSFs than this none is left out in turn."""
 
 
 def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) -> Blur:
@@ -39,7 +39,7 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
     notes += done
     mean = bank.mean(0)
     allowed = max(options.tolerance, 1e-9) * float(np.linalg.norm(bank))
-    vectors, coefficients = low_rank(bank - mean, allowed, (options.most or MOST) - 1)
+    vectors, coefficients = low_rank(bank - mean, allowed, (options.most or MOST_KERNELS) - 1)
     notes.append(_rank_note(bank, mean, vectors, coefficients))
     if 4 <= len(bank) <= LEAVE_ONE_OUT and len(vectors):
         notes.append(_left_out(bank, mean, vectors, coefficients, positions))
@@ -69,7 +69,7 @@ def fields(positions: Array, coefficients: Array, size: Size) -> Array:
     """Coefficients (N, r) at places (N, 2), interpolated to every pixel: (r, H, W) float32.
 
     Beyond the outermost places nothing is extrapolated: a pixel there takes the value at the nearest point of
-    the box round them, and no coefficient leaves the range it has at the places.
+    the box around them, and no coefficient leaves the range it has at the places.
     """
     height, width = size
     if coefficients.shape[1] == 0:
@@ -77,7 +77,7 @@ def fields(positions: Array, coefficients: Array, size: Size) -> Array:
     low, high = positions.min(0), positions.max(0)
     rows = np.linspace(0, height - 1, min(height, COARSE))
     columns = np.linspace(0, width - 1, min(width, COARSE))
-    # The places themselves are nodes too, so that what was seen there is shown there.
+    # The places themselves are nodes too, so that the result there is what was seen there.
     rows, columns = (
         np.union1d(rows, _inside(positions[:, 1], height)),
         np.union1d(columns, _inside(positions[:, 0], width)),
@@ -122,7 +122,7 @@ def _left_out(bank: Array, mean: Array, vectors: Array, coefficients: Array, pos
         guess = interpolate(positions[kept], coefficients[kept], positions[i : i + 1])
         errors.append(relative_errors(mean + np.einsum("nr,rcij->ncij", guess, vectors), bank[i : i + 1])[0])
     mean_error, worst = 100 * np.mean(errors), 100 * max(errors)
-    return f"leave one out: a PSF is foretold by the others to {mean_error:.2g} % (at worst {worst:.2g} %)"
+    return f"leave one out: each PSF is predicted by the others to {mean_error:.2g} % (at worst {worst:.2g} %)"
 
 
 def _place_notes(positions: Array, size: Size) -> list[str]:

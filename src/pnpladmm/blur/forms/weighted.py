@@ -1,6 +1,6 @@
 """Kernels and weight maps, complete: this package's NPZ, the paper's `basis`/`kmap`, deepinv's `filters`/`multipliers`.
 
-All three mean true convolution. They differ in order, axes, and where an even kernel has its centre:
+All three mean true convolution. They differ in the order, the axes, and the centre of even kernels:
 
 - `kernels` (P, k, k) or (P, C, k, k), `weights` (P, H, W), `order` (a string): what `write_blur` writes;
 - `basis` (P, k, k), `kmap` (P, H, W): convolve, then weight;
@@ -60,7 +60,9 @@ def weight_notes(blur: Blur) -> list[str]:
         notes.append(f"weights are signed: {float(weights.min()):.3g} to {float(weights.max()):.3g}")
     sums = torch.einsum("phw,pc->chw", weights, blur.kernels.sum((-2, -1)).to(weights.dtype))
     if float((sums - 1).abs().max()) > 1e-3:
-        notes.append(f"the PSF sums to {spread(sums.numpy())} over the field, kept as it is: brightness changes so far")
+        notes.append(
+            f"the PSF sums to {spread(sums.numpy())} over the field, kept as it is: the brightness changes by as much"
+        )
     return notes
 
 
@@ -72,7 +74,7 @@ def _numbers(name: str, array: Any) -> Array:
 
 
 def _aligned(name: str, pair: tuple[str, str], kernels: Array, weights: Array, notes: list[str]) -> tuple[Array, Array]:
-    """Both with P first. MATLAB users put it last; a leading batch axis of 1 falls away."""
+    """Both with P first. MATLAB users put it last; a leading batch axis of 1 is removed."""
     if weights.ndim == 4 and len(weights) == 1:
         weights = weights[0]
         kernels = kernels[0] if kernels.ndim > 3 and len(kernels) == 1 else kernels
@@ -109,7 +111,7 @@ def _deepinv(name: str, kernels: Array, weights: Array, notes: list[str]) -> tup
         notes.append("even kernels have their centre at k/2 - 1 in deepinv: padded so that it stays there")
     if maps.shape[1] == 1:
         return bank, maps[:, 0]
-    # A map for each channel: one term a channel, whose kernel is 0 in the others.
+    # A map for each channel: one term per channel, whose kernel is 0 in the others.
     count, channels = len(maps), maps.shape[1]
     wide = np.zeros((count, channels, channels, *bank.shape[-2:]))
     for c in range(channels):

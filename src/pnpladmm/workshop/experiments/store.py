@@ -18,7 +18,7 @@ from pnpladmm.report import write_text
 
 PACKAGE = Path(__file__).resolve().parents[2]
 DECISIVE = (
-    "data_terms.py",
+    "data_terms/*.py",
     "methods.py",
     "tensors.py",
     "transforms.py",
