@@ -15,7 +15,9 @@ from pnpladmm.blur import gaussian
 from pnpladmm.denoisers import Promise, Tikhonov
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.operators import preconditioner
-from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, fast_size, is_smooth, windows
+from pnpladmm.operators.convolution import BoxBank, DenseBank
+from pnpladmm.operators.fft import fast_size, is_smooth
+from pnpladmm.operators.windows import BankData, windows
 from pnpladmm.solvers.conjugate_gradient import DataStep, _products, conjugate_gradient, squared
 from pnpladmm.tensors import per_picture
 
