@@ -133,7 +133,7 @@ def test_the_same_as_from_files(tmp_path: Path) -> None:
         assert file.size == SIZE
 
 
-@pytest.mark.parametrize("form", ["tuple", "list", "tensors", "dict", "paper", "deepinv"])
+@pytest.mark.parametrize("form", ["tuple", "list", "tensors", "dict", "paper", "deepinv", "batch of one", "matlab"])
 def test_kernels_with_weights(form: str) -> None:
     weights = ramp()
     given = {
@@ -142,6 +142,8 @@ def test_kernels_with_weights(form: str) -> None:
         "tensors": (torch.from_numpy(BANK), torch.from_numpy(weights)),
         "dict": {"kernels": BANK, "weights": weights, "order": "convolve-then-weight"},
         "paper": {"basis": torch.from_numpy(BANK), "kmap": torch.from_numpy(weights)},
+        "batch of one": (BANK, weights[None]),
+        "matlab": (np.moveaxis(BANK, 0, -1), np.moveaxis(weights, 0, -1)),
         "deepinv": {"filters": BANK[None, None], "multipliers": weights[None, None], "mask_first": False},
     }[form]
     blur = as_blur(given, SIZE)
@@ -157,6 +159,18 @@ def test_one_kernel_with_a_weight_map_of_its_own() -> None:
 def test_kernels_and_labels_in_a_dictionary() -> None:
     blur = as_blur({"kernels": BANK, "labels": LABELS}, SIZE, feather=0.5)
     check_shows(blur, *AT[2], placed(BANK[2], *AT[2]))
+
+
+def test_kernels_of_different_sizes_in_a_dictionary() -> None:
+    kernels = [torch.from_numpy(unit(comet(side))) for side in (9, 11, 12)]
+    for given in (
+        {"kernels": kernels, "labels": LABELS},
+        {"kernels": kernels, "weights": np.arange(3).reshape(3, 1, 1) == LABELS},
+    ):
+        blur = as_blur(given, SIZE, feather=0)
+        for index, (row, column) in AT.items():
+            expected = placed(kernels[index].numpy(), row, column) * (index == LABELS)
+            check_shows(blur, row, column, expected)
 
 
 def test_a_dictionary_with_a_map() -> None:
@@ -211,7 +225,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "an empty list": ([], {}, "holds no numbers"),
     "an empty dictionary": ({}, {}, "holds nothing"),
     "words": (["a", "b"], {}, "a list is no blur"),
-    "ragged": ([[1.0, 2.0], [3.0]], {}, "cannot be made an array"),
+    "ragged": ([[1.0, 2.0], [3.0]], {}, "a list is no blur"),
     "complex": (KERNEL + 1j, {}, "real numbers"),
     "NaN": (np.where(np.equal(KERNEL, KERNEL.max()), np.nan, KERNEL), {}, "1 values are NaN"),
     "masked": (MASKED, {}, "values are NaN"),
@@ -226,6 +240,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "labels and positions": (BANK, {"labels": LABELS, "positions": [[1, 2]] * 3}, "give one of them"),
     "positions with three columns": (BANK, {"positions": np.ones((3, 3))}, r"positions: shape \(3, 3\)"),
     "positions of another number": (BANK, {"positions": [[1, 2]]}, "3 PSFs, 1 places"),
+    "labels of another size in a tuple": ((BANK, LABELS.T), {}, "labels are 60x48, the picture is 48x60"),
     "weights of another number": ((BANK, ramp()[:2]), {}, "kernels: 3, weights: 2: they must match"),
     "weights of another size": ((BANK, np.ones((3, 9, 9))), {}, "weights are 9x9, the picture is 48x60"),
     "a larger kernel": (np.ones((9, 61)), {}, "a kernel must fit"),

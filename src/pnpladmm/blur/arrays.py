@@ -99,12 +99,21 @@ def read_archive(path: Path) -> dict[str, Array]:
 
 
 def to_array(name: str, thing: Any) -> Array:
-    """What people have in memory (array, tensor, picture, nested lists of them) as an array of numbers or objects."""
+    """What people have in memory (array, tensor, picture, nested lists of them) as an array.
+
+    A list of arrays of different shapes becomes an array of objects, as a cell array of a MAT file does.
+    """
+    thing = _without_tensors(thing)
     try:
-        array = np.asarray(_without_tensors(thing))
-    except Exception as error:  # ragged lists, and whatever a foreign __array__ raises
-        raise InputError(f"{name}: cannot be made an array ({str(error).splitlines()[0]})") from None
-    return array
+        return np.asarray(thing)
+    except Exception as error:  # lists of different lengths, and whatever a foreign __array__ raises
+        if not isinstance(thing, list):
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise InputError(f"{name}: cannot be made an array ({lines[0]})") from None
+    cells = np.empty(len(thing), dtype=object)
+    for i, item in enumerate(thing):
+        cells[i] = item
+    return cells
 
 
 def check_numbers(name: str, array: Any, single: bool = False) -> Array:

@@ -120,9 +120,9 @@ def _has_weights(thing: Sequence[Any], options: Options) -> bool:
     if len(thing) != 2 or any(v is not None for v in (options.labels, options.positions, options.index)):
         return False
     first, second = (_dimensions(item) for item in thing)
-    if first not in (2, 3, 4) or second not in (2, 3):
+    if first not in (2, 3, 4) or second not in (2, 3, 4):
         return False
-    return (first > 2 and second == 3) or to_array("blur", thing[1]).shape[-2:] == options.size
+    return first > 2 or to_array("blur", thing[1]).shape[-2:] == options.size
 
 
 def _from_kernels_and_weights(thing: Sequence[Any], options: Options) -> Blur:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import ExifTags, Image
 
 from pnpladmm.pictures.arrays import Array
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 ORIENTATION, CAMERA, WIDTH, HEIGHT = 274, 34665, 40962, 40963
 # What IFD0 of an EXIF block and the main directory of a TIFF share: camera, times, people.
@@ -33,6 +36,8 @@ def upright(block: bytes | None) -> tuple[bytes | None, int, list[str]]:
     Width and height are exchanged where the picture is turned by 90 degrees. The thumbnail shows the old picture, and
     Pillow leaves it out. A block without either stays as it is, to the byte: makers' notes hold offsets into it.
     """
+    from PIL import ExifTags, Image
+
     if not block:
         return None, 1, []
     exif = Image.Exif()
@@ -58,7 +63,7 @@ def upright_xmp(packet: bytes) -> bytes:
     return _XMP_ORIENTATION.sub(rb"\g<1>1", packet)
 
 
-def block_of(image: Image.Image) -> bytes | None:
+def block_of(image: Image) -> bytes | None:
     """The EXIF block of an image that Pillow opened."""
     block = image.info.get("exif")
     if block and image.format != "TIFF":

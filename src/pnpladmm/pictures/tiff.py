@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnpladmm.pictures import exif_blocks as exif
+from pnpladmm.pictures import tiff_write
 from pnpladmm.pictures.arrays import Array
+from pnpladmm.pictures.checks import check_size
 from pnpladmm.pictures.ifd import EXIF_IFD, GPS_IFD, Directory, Entry, read_directory
-from pnpladmm.pictures.limits import check_size
 from pnpladmm.pictures.metadata import Metadata, Resolution
-from pnpladmm.pictures.raw import Raw
+from pnpladmm.pictures.raw import Format, Raw
+from pnpladmm.pictures.samples import DTYPES
 from pnpladmm.pictures.tiff_layout import (
     BLACK_IS_0,
     CMYK,
@@ -254,3 +256,6 @@ def _physical(directory: Directory, resolution: Resolution | None) -> Resolution
         factor = Fraction(10**9, NANOMETRES[unit.group(1)])
         return Resolution(resolution.x * factor, resolution.y * factor, "metre")
     return resolution
+
+
+FORMAT = Format("TIFF", SIGNATURES, (".tif", ".tiff"), DTYPES, Layout, read, tiff_write.write, holds_alpha=True)

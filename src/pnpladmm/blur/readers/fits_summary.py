@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,18 @@ def fits_summary(path: Path) -> FitsSummary:
     if not has_format(path, "fits"):
         return FitsSummary()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with optional("astropy.io.fits").open(path, memmap=False, ignore_missing_end=True) as hdus:
-                tables = [hdu for hdu in hdus if getattr(hdu, "columns", None) is not None]
-                columns = frozenset(name for hdu in tables for name in hdu.columns.names)
-                return FitsSummary(dict(hdus[0].header), columns)
+        state = path.stat()
+        return _summary(path, state.st_mtime_ns, state.st_size)
     except Exception:  # whoever reads the file says what is wrong with it
         return FitsSummary()
+
+
+@lru_cache(maxsize=1)
+def _summary(path: Path, changed: int, size: int) -> FitsSummary:
+    """Kept for one file, because several readers ask in turn; `changed` and `size` tell when to look again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with optional("astropy.io.fits").open(path, memmap=False, ignore_missing_end=True) as hdus:
+            tables = [hdu for hdu in hdus if getattr(hdu, "columns", None) is not None]
+            columns = frozenset(name for hdu in tables for name in hdu.columns.names)
+            return FitsSummary(dict(hdus[0].header), columns)

@@ -37,8 +37,8 @@ def read_bytes(path: Path, name: str, max_bytes: int) -> bytes:
 
 
 @contextmanager
-def quiet(name: str) -> Iterator[list[str]]:
-    """Keep the log of a decoder off the terminal; the messages of its errors are collected."""
+def errors_logged_by(name: str) -> Iterator[list[str]]:
+    """The messages of the errors that a decoder logs; its log does not reach the terminal."""
     errors: list[str] = []
 
     class Collect(logging.Handler):
@@ -54,8 +54,3 @@ def quiet(name: str) -> Iterator[list[str]]:
     finally:
         log.removeHandler(handler)
         log.propagate = before
-
-
-def one_line(text: str) -> str:
-    """Text that fits into a message of one line."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()[:300]
