@@ -13,7 +13,6 @@ from torch import Tensor
 from pnpladmm.blur import Blur
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture, Written, write_picture
-from pnpladmm.pictures.picture import disassemble
 from pnpladmm.restoration.layout import Array, arrange_back
 from pnpladmm.restoration.noise import ResidualCheck
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
@@ -85,7 +84,7 @@ class Restoration(Result):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The picture in the axes, type and range that it was given in."""
-        raw, _ = disassemble(self.picture)
+        raw, _ = self.picture.to_raw()
         samples = raw.samples
         if raw.alpha is not None and "C" in self.axes:
             samples = np.concatenate([samples, raw.alpha], axis=1)
