@@ -23,9 +23,8 @@ from torch import Tensor
 from conftest import Run
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.denoisers.drunet import DRUNet
-from pnpladmm.methods import make_method
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.solvers import ADMM, Annealed
+from pnpladmm.solvers import ADMM, Annealed, make_method
 from pnpladmm.workshop.bench import (
     commands,
     growth,

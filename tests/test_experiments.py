@@ -15,7 +15,7 @@ import pnpladmm as pl
 from conftest import Run
 from experiment_cases import FEW, check_files, quick, result
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.settings import shipped_settings
+from pnpladmm.solvers.settings import shipped_settings
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments import running
 from pnpladmm.workshop.experiments.curves import make_splitting

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import pnpladmm as pl
 from experiment_cases import check_files, quick, result
-from pnpladmm.settings import Table, read_settings, shipped_settings
+from pnpladmm.solvers.settings import Table, read_settings, shipped_settings
 from pnpladmm.tensors import PerPicture
 from pnpladmm.workshop.experiments import running
 from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods, settings_of

@@ -74,7 +74,7 @@ def test_history_holds_what_its_names_say() -> None:
         assert float(history.u_change[k]) == pytest.approx(float((new.Hx - new.z).norm() / new.z.norm()))
         fit = (problem.operator.forward(new.x) - problem.observed).square().sum() / (2 * SIGMA**2)
         assert float(history.data_fit[k]) == pytest.approx(float(fit))
-        prior = method.L_x * method.denoiser.prior(new.x, new.v, method.sigma_d)
+        prior = method.L_x * method.denoiser.prior(new.x, new.denoised_from, method.sigma_d)
         assert float(history.objective[k]) == pytest.approx(float(fit + prior))
         w, gap = method.beta * new.u, new.Hx - new.z
         lagrangian = (new.z - problem.observed).square().sum() / (2 * SIGMA**2) + prior
@@ -207,7 +207,7 @@ def test_default_starts_lie_where_the_picture_lies() -> None:
     start = pl.Problem(sharp, unknown, pl.Gaussian(0.1)).default_start()
     assert start.shape == (1, 1, 37, 37)
     assert torch.equal(start[..., 2:34, 2:34], sharp)
-    assert torch.equal(pl.Problem(sharp, unknown, pl.Gaussian(0.1)).observed_part(start), sharp)
+    assert torch.equal(pl.Problem(sharp, unknown, pl.Gaussian(0.1)).crop_to_observed(start), sharp)
     decimation = pl.Decimation(3)
     ramp = torch.arange(24, dtype=torch.float64).expand(1, 1, 24, 24)
     start = pl.Problem(decimation.forward(ramp), decimation, pl.Gaussian(0.1)).default_start()

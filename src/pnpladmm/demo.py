@@ -38,7 +38,7 @@ class Demo:
     @property
     def sharp(self) -> Tensor:
         """What lies under the observation."""
-        return self.problem.observed_part(self.scene)
+        return self.problem.crop_to_observed(self.scene)
 
 
 def make_demo(size: int = SIZE, noise: float = NOISE) -> Demo:

@@ -23,7 +23,7 @@ def restore(
     picture: PictureLike,
     blur: BlurLike | None = None,
     noise: NoiseLike = "auto",
-    method: str | Method = "fast",
+    method: str | Method[Any] = "fast",
     denoiser: str | Path | Denoiser | None = None,
     *,
     iterations: int | None = None,

@@ -9,7 +9,7 @@ import typer
 
 from pnpladmm.denoisers import CLASSICAL
 from pnpladmm.denoisers.pretrained import SHIPPED
-from pnpladmm.methods import METHODS
+from pnpladmm.solvers import METHODS
 
 _DENOISERS = f"{', '.join([*SHIPPED, *CLASSICAL])}, or a file of weights"
 

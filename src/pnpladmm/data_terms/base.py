@@ -21,6 +21,9 @@ class DataTerm(ABC):
     """Whether `h(z) = 1/2 sum p (z - y)^2`, with `p = precision_of(y)`. Methods with a data step by conjugate
     gradient take such terms only."""
 
+    one_precision: ClassVar[bool] = False
+    """Whether it is quadratic with one number `p` per picture. Then LADMM with `beta = p` is ISTA."""
+
     @abstractmethod
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         """`h(z)`, shape (B,)."""
@@ -44,6 +47,10 @@ class DataTerm(ABC):
     def precision_of(self, y: Tensor) -> Tensor | None:
         """`p` of a quadratic term, which broadcasts to `y`; None for terms that are not quadratic."""
         return None
+
+    def background_of(self, y: Tensor) -> Tensor | float:
+        """The mean level in `y` that the operator does not touch, as a factor of pictures; 0 for most terms."""
+        return 0.0
 
     def advice(self, y: Tensor) -> str:
         """A sentence on certified runs with this term; empty if there is nothing to say."""

@@ -40,6 +40,7 @@ class Gaussian(DataTerm):
     sigma: PerPicture
 
     quadratic = True
+    one_precision = True
 
     def __post_init__(self) -> None:
         """Check sigma."""

@@ -93,6 +93,10 @@ class Poisson(DataTerm):
         gain, b = self._numbers(y.double())
         return (y.double() / (gain * b**2)).flatten(1).amax(1)
 
+    def background_of(self, y: Tensor) -> Tensor:
+        """`b`."""
+        return per_picture(self.background, y)
+
     def advice(self, y: Tensor) -> str:
         """Certified steps are as small as `L_h` is large."""
         worst = float(self.L_h(y).max())

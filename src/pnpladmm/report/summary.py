@@ -37,7 +37,7 @@ def summarise(run: Restoration, settings: Mapping[str, Any] | None = None) -> di
     }
 
 
-def parameters(method: Method) -> dict[str, Any]:
+def parameters(method: Method[Any]) -> dict[str, Any]:
     """The fields of a method: of the first picture; a list where it has several numbers."""
     shown: dict[str, Any] = {}
     for f in fields(method):  # type: ignore[arg-type]  # every method is a dataclass

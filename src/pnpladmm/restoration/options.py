@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers import Denoiser, check_denoiser
-from pnpladmm.methods import METHODS
 from pnpladmm.operators import Boundary
 from pnpladmm.operators.boundary import check_boundary
-from pnpladmm.solvers import Method
+from pnpladmm.solvers import METHODS, Method
 from pnpladmm.tensors import InputError, check_positive
 
 NoiseLike: TypeAlias = "float | Sequence[float] | Tensor | np.ndarray[Any, np.dtype[Any]] | Literal['auto']"
@@ -28,7 +27,7 @@ class Options:
     """What `restore` takes besides picture, blur and maps; refuses what no picture could use."""
 
     noise: NoiseLike = "auto"
-    method: str | Method = "fast"
+    method: str | Method[Any] = "fast"
     denoiser: str | Path | Denoiser | None = None
     iterations: int | None = None
     certify: int = 0
@@ -112,7 +111,7 @@ def check_device(device: str | torch.device | None) -> None:
         raise InputError(f"device {str(device)!r}: it is not there; give cpu, or cuda where there is a GPU") from None
 
 
-def _method(method: Any) -> str | Method:
+def _method(method: Any) -> str | Method[Any]:
     """A method's name as the registry has it, or a method."""
     if isinstance(method, Method):
         return method
@@ -123,8 +122,7 @@ def _method(method: Any) -> str | Method:
         return name
     if isinstance(method, type) and issubclass(method, Method):
         raise InputError(
-            f'method is the class {method.__name__}: give a name such as "{METHODS[0]}", or an instance with its '
-            "parameters"
+            f'method is the class {method.__name__}: give a name such as "fast", or an instance with its parameters'
         )
     raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pnpladmm import settings
 from pnpladmm.blur import Blur
 from pnpladmm.denoisers import Denoiser, load_denoiser
-from pnpladmm.methods import make_method
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
 from pnpladmm.restoration.inputs import Given, operator_of
@@ -21,7 +20,7 @@ from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.solvers import ADMM, LADMM, Annealed, Method, Result, RichardsonLucy, Status, solve
+from pnpladmm.solvers import LADMM, Method, Result, Status, make_method, method_class, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
@@ -88,7 +87,8 @@ def chosen_denoiser(options: Options) -> Denoiser:
     """
     denoiser = options.denoiser
     if denoiser is None or isinstance(denoiser, str | Path):
-        precision = torch.float32 if options.certify or options.method == "certified" else None
+        precise = options.certify or _declared(options).needs_full_precision
+        precision = torch.float32 if precise else None
         device = None if options.device is None else str(options.device)
         return load_denoiser(denoiser or "light", device, precision)
     return denoiser
@@ -131,9 +131,8 @@ def _restore(
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, prepared.noise, options.strength, options.iterations)
     iterations = options.iterations
-    if isinstance(method, RichardsonLucy) and iterations is None:
-        # It fits the noise if it is not stopped in time; the noisiest picture of a batch says when.
-        iterations = round(float(settings.tuned(None, "richardson-lucy", prepared.noise)["iterations"].min()))
+    if iterations is None:
+        iterations = method.iterations_for(prepared.noise)
     result = solve(problem, method, iterations, TOLERANCE, callback=callback)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
@@ -145,15 +144,20 @@ def _restore(
         inside = replace(inside, z_start="blurred")
         result = solve(problem, inside, options.certify, TOLERANCE, start=result.image, callback=callback)
     checks = check_residual(problem, result.image)
-    return Done(prepared, replace(result, image=problem.observed_part(result.image)), checks, tuple(notes))
+    return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
 
 
 def _needs_quadratic(options: Options) -> bool:
     """Does the method need a quadratic data term?"""
-    method: str | Method = options.method
-    if method == "richardson-lucy" and options.gain is not None and not options.background:
-        return True  # it looks at the mask only, and needs no background
-    return method in ("fast", "admm") or isinstance(method, Annealed | ADMM)
+    method = _declared(options)
+    if not method.uses_data_term and options.gain is not None and not options.background:
+        return True  # the method looks at the mask only; a Poisson term would need a background
+    return method.needs_quadratic
+
+
+def _declared(options: Options) -> type[Method[Any]]:
+    """The class of the method, for what it declares."""
+    return method_class(options.method) if isinstance(options.method, str) else type(options.method)
 
 
 def _with_image(picture: Picture, image: Tensor) -> Picture:

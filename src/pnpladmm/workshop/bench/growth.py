@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.methods import make_method
+from pnpladmm.solvers.registry import make_method
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.bench.instruments import run_bare
 from pnpladmm.workshop.bench.report import Options, Report, Row

@@ -25,8 +25,10 @@ Value = TypeVar("Value")
 DENOISER, BLUR, PRECONDITIONER = "denoiser", "blur", "preconditioner"
 
 
-def run_bare(problem: Problem, method: Method, iterations: int | None = None, start: Tensor | None = None) -> Result:
-    """A run without history, and without a tolerance that could end it early."""
+def run_bare(
+    problem: Problem, method: Method[Any], iterations: int | None = None, start: Tensor | None = None
+) -> Result:
+    """A run without history and without a tolerance that could end it early."""
     return solve(problem, method, iterations, 0.0, start, record=False)
 
 

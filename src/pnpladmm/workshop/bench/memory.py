@@ -12,7 +12,7 @@ import torch
 
 from pnpladmm.allocator import keep_memory
 from pnpladmm.denoisers import load_denoiser
-from pnpladmm.methods import make_method
+from pnpladmm.solvers.registry import make_method
 from pnpladmm.workshop.bench.instruments import run_bare
 from pnpladmm.workshop.bench.scenes import make_problem, noise_of
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.methods import make_method
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Annealed, Problem, RichardsonLucy
+from pnpladmm.solvers.registry import make_method
 from pnpladmm.workshop.bench import deepinv_solvers
 from pnpladmm.workshop.bench.instruments import run_bare
 from pnpladmm.workshop.bench.report import Options, Report, Row

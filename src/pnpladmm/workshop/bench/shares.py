@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.loading import load_network
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.methods import make_method
 from pnpladmm.solvers import Problem
+from pnpladmm.solvers.registry import make_method
 from pnpladmm.workshop.bench.instruments import (
     BLUR,
     DENOISER,

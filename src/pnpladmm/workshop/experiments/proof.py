@@ -16,8 +16,9 @@ from torch import Tensor
 
 from pnpladmm.denoisers import Promise, promise_of
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.settings import Row
 from pnpladmm.solvers import LADMM, Result, State, Status, solve
+from pnpladmm.solvers.ladmm import LADMMState
+from pnpladmm.solvers.settings import Row
 from pnpladmm.tensors import squared_norm
 from pnpladmm.workshop.experiments import page
 from pnpladmm.workshop.experiments.proof_page import draw_proof
@@ -148,6 +149,7 @@ class _Seen:
 
 def _gradient_norm(method: LADMM, batch: Batch, state: State) -> Tensor:
     """`||grad E||` of each picture; of those that are done, at their end."""
+    assert isinstance(state, LADMMState)
     gradient = method.gradient(batch.problem, state)
     assert gradient is not None
     return squared_norm(gradient).sqrt()

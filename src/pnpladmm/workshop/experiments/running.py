@@ -16,9 +16,9 @@ from torch import Tensor
 from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
 from pnpladmm.denoisers.shipped import is_installed, weight_file
 from pnpladmm.restoration import check_device
-from pnpladmm.settings import Row, Table, read_settings, shipped_settings
 from pnpladmm.solvers import Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback
+from pnpladmm.solvers.settings import Row, Table, read_settings, shipped_settings
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.dataset import LARGEST_SIGMA, Dataset, Sample, load_dataset, stack
 from pnpladmm.workshop.experiments.progress import Progress
@@ -236,7 +236,7 @@ class Batch:
 
 def run(
     batch: Batch,
-    method: Method,
+    method: Method[Any],
     iterations: int,
     callback: Callback | None = None,
     record: bool = False,
@@ -281,7 +281,7 @@ class Clock:
             torch.cuda.synchronize(self.device)
 
 
-def warm_up(batch: Batch, method: Method, iterations: int) -> None:
+def warm_up(batch: Batch, method: Method[Any], iterations: int) -> None:
     """Kernels chosen, transforms planned and cached before the clock starts: that is done once, not per picture."""
     operator = batch.problem.operator
     operator.adjoint(operator.forward(batch.start))

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.settings import Row
 from pnpladmm.solvers import LADMM, Result, Status
+from pnpladmm.solvers.settings import Row
 from pnpladmm.workshop.experiments.page import keep
 from pnpladmm.workshop.experiments.protocol import Compared, chosen_methods
 from pnpladmm.workshop.experiments.running import Batch, Setup, Unit, run, run_units

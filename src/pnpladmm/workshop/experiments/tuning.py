@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.report import write_text
-from pnpladmm.settings import Row, Table
 from pnpladmm.solvers import Progress as Step
 from pnpladmm.solvers import Status
+from pnpladmm.solvers.settings import Row, Table
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.page import keep
 from pnpladmm.workshop.experiments.progress import Progress

@@ -1,10 +1,8 @@
 """Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
 
-The table holds, for a denoiser and each method, parameters at noise levels of 1, 10, 20 and 40 of 255, as
-`pnpladmm experiment tune` found them for `drunet` on the tuning pictures. `light` has those of an earlier search with
-`drunet`, and for 8 calls at noise 1 those of a later one, which do better with it. For the annealed method at noise 1
-`drunet` has those of searches with circular and unknown borders (docs/speed.md). `prox-drunet` has its own for
-`certified`, with which runs converge (docs/proof.md). What a denoiser does not have is `drunet`'s.
+The table holds parameters at noise levels of 1, 10, 20 and 40 of 255 for each method of a denoiser, as
+`pnpladmm experiment tune` found them. A denoiser has `drunet`'s parameters where it has none of its own. How each entry
+was found is in docs/results.md.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.base import Promise, name_of, promise_of, weight_of
 from pnpladmm.tensors import InputError
 
 FILE = Path(__file__).with_name("settings.json")
@@ -30,7 +28,7 @@ Table: TypeAlias = dict[str, dict[str, Levels]]
 """Denoiser -> method -> noise level -> parameters."""
 
 NOISE_LEVELS = ("sigma_d", "sigma_start")
-"""Parameters that are noise levels: of 255 in the table, and proportional to the noise below it."""
+"""Parameters that are noise levels: of 255 in the table, and proportional to the noise below its first level."""
 FAST_CALLS = (4, 8, 24)
 """The numbers of denoiser calls that the annealed method was tuned for."""
 FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
@@ -38,8 +36,13 @@ TV_WEIGHT = 6.0
 """`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
 
 
+def convex_weight(denoiser: object) -> float:
+    """`lambda` for a convex prior: with it `lambda f = TV_WEIGHT TV(x)` for total variation of any weight."""
+    return TV_WEIGHT / weight_of(denoiser)
+
+
 def read_settings(path: Path) -> Table:
-    """The table of a file; one line on what is wrong with it."""
+    """The table of a file; an error of one line if it is not one."""
     try:
         content = json.loads(path.read_text())
         return {
@@ -64,9 +67,9 @@ def shipped_settings() -> Table:
 
 
 def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
-    """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,) in [0, 1]; noise levels in [0, 1] too."""
+    """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,). All noise levels are in [0, 1]."""
     table = shipped_settings()
-    levels = rows_of(table, str(getattr(denoiser, "name", "")), denoiser)[method]
+    levels = rows_of(table, name_of(denoiser), denoiser)[method]
     rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
     units = {name: 255.0 if name in NOISE_LEVELS else 1.0 for name in rows[0]}
     return {name: torch.tensor([row[name] / unit for row in rows], dtype=torch.float64) for name, unit in units.items()}
@@ -74,7 +77,7 @@ def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
 
 def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
     """The methods of a denoiser; unknown gradient steps have `prox-drunet`'s, and what is not tuned is `drunet`'s."""
-    if name not in table and getattr(denoiser, "promise", None) is Promise.GRADIENT_STEP:
+    if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
         name = GRADIENT_STEP
     own = table.get(name, {})
     # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
@@ -83,7 +86,7 @@ def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
 
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
-    """The annealed method's parameters for a number of calls, between those of its neighbours among the tuned."""
+    """The annealed method's parameters for a number of calls, interpolated between the tuned numbers of calls."""
     low = max((n for n in FAST_CALLS if n <= calls), default=FAST_CALLS[0])
     high = min((n for n in FAST_CALLS if n >= calls), default=FAST_CALLS[-1])
     few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in (low, high))
@@ -96,9 +99,9 @@ def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]
 
 
 def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
-    """A row for a noise level (of 255): between those of its neighbours, constant beyond the last.
+    """A row for a noise level (of 255), interpolated between its neighbours, constant beyond the last level.
 
-    Below the first, noise levels scale with the noise, as a network without biases is homogeneous.
+    Below the first level noise levels scale with the noise, because a network without biases is homogeneous.
     """
     known = sorted(levels)
     if noise <= known[0]:
