@@ -25,7 +25,7 @@ from pnpladmm.workshop.experiments.everything import redraw
 from pnpladmm.workshop.experiments.proof import make_proof
 from pnpladmm.workshop.experiments.proof_page import summary
 from pnpladmm.workshop.experiments.protocol import chosen_methods
-from pnpladmm.workshop.experiments.running import Setup
+from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.training.checkpoint import write_weights
 
 

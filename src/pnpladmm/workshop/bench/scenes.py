@@ -143,7 +143,7 @@ def load_samples(options: Options, sigma: float, count: int, size: int) -> tuple
         return problem, sharp, f"synthetic pictures: the experiments' need {error.name}"
     samples = dataset.samples[:count]
     problem, sharp = stack(samples, device)
-    return problem, sharp, f"{samples[0].recipe.source}, test"
+    return problem, sharp, f"{samples[0].origin.source}, test"
 
 
 def noise_of(problem: Problem) -> Tensor:

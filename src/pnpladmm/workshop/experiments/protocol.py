@@ -61,6 +61,11 @@ class Compared:
     first_points: Mapping[float, Row] = field(default_factory=dict)
     """Points worth trying first, by noise level, beside the settings there are."""
 
+    @property
+    def cost_per_iteration(self) -> float:
+        """For estimates of the remaining time: 1 with a denoiser call, little without."""
+        return self.calls_per_iteration or 0.1
+
     def completed(self, row: Row) -> Row:
         """With the parameters that settings may leave out."""
         given = {name: span.default for name, span in self.space.items() if span.default is not None}
@@ -142,6 +147,11 @@ def chosen_methods(names: str | Sequence[str] | None = None) -> tuple[Compared, 
         if name not in _BY_NAME:
             raise InputError(f"method {name!r}: choose among {', '.join(_BY_NAME)}")
     return tuple(method for method in METHODS if method.name in wanted)
+
+
+def iterative(methods: Sequence[Compared]) -> list[Compared]:
+    """Those that iterate to a fixed point."""
+    return [method for method in methods if method.kind != "fast" and method.iterations is not None]
 
 
 def settings_of(
