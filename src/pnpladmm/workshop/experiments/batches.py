@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pnpladmm.solvers import Method[Any], Problem, Result, Status, solve
+from pnpladmm.solvers import Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.workshop.experiments.dataset import Sample, stack
 from pnpladmm.workshop.experiments.store import digest

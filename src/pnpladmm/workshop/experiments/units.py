@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from pnpladmm.solvers import Method[Any], Result
+from pnpladmm.solvers import Method, Result
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.solvers.settings import Row
 from pnpladmm.workshop.experiments.batches import Batch, solve_all
@@ -59,7 +59,9 @@ class Run:
         """The method for the batch's problem."""
         return self.compared.make(self.setup.denoiser, self.batch.problem, self.settings, self.setup.quick)
 
-    def solve(self, method: Method[Any], advance: Advance, callback: Callback | None = None, record: bool = False) -> Result:
+    def solve(
+        self, method: Method[Any], advance: Advance, callback: Callback | None = None, record: bool = False
+    ) -> Result:
         """Run the method to its last iteration; `advance` hears of the work done, `callback` of each iteration."""
 
         def after(step: Any) -> None:
