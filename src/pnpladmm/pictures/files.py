@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,7 +90,8 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         with path.open("rb") as file:
             found = _format_of_content(file.read(32), name)
         kind = found.name
-        with errors_logged_by("imagecodecs"):
+        with errors_logged_by("imagecodecs"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow and astropy warn of what bends a standard
             return Picture.from_raw(found.read(path, name, max_bytes), name, kind)
     except InputError:
         raise
