@@ -91,7 +91,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         layout = _layout(tif, series, pages, notes)
         values, layout, scale = _plain(values, layout, page, tif.is_imagej or tif.is_ome, notes, name)
         with path.open("rb") as file:
-            block, more = exif.from_tiff(file, pages[0].offset, tif.byteorder, tif.is_bigtiff)
+            block, more = exif.from_tiff(file, pages[0])
         said = pages[0].tags.valueof(exif.ORIENTATION, default=1)
     orientation = said if isinstance(said, int) and 1 <= said <= 8 else 1
     samples, alpha = layout.stack(values)
