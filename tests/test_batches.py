@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 import pnpladmm as pl
-from pnpladmm.operators import convolution, roster
-from pnpladmm.operators.convolution import BankData, DenseBank, Domain
+from pnpladmm.operators import convolution, kernel_order
+from pnpladmm.operators.convolution import DenseBank
+from pnpladmm.operators.kernel_order import KernelOrder
 from pnpladmm.operators.preconditioner import LocalWiener, Patch, Regions
-from pnpladmm.operators.roster import Roster
+from pnpladmm.operators.windows import BankData, Domain
 
 DOUBLE = torch.float64
 
@@ -31,7 +32,7 @@ def uneven_weights(counts: tuple[int, ...], size: tuple[int, int], most: int = 4
 def test_a_batch_of_uneven_blurs_is_its_pictures_and_costs_no_more(
     counts: tuple[int, ...], weights_on: Domain, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "CPU_CHUNK_PIXELS", at_once)
+    monkeypatch.setattr(kernel_order, "CPU_CHUNK_PIXELS", at_once)
     observed, k = (12, 9), 5
     size = observed if weights_on == "observed" else (16, 13)
     weights = uneven_weights(counts, size)
@@ -50,7 +51,7 @@ def test_a_batch_of_uneven_blurs_is_its_pictures_and_costs_no_more(
     together = bank.forward(x), bank.adjoint(y)
     assert sum(transformed) == 2 * 2 * (len(counts) + sum(counts))  # both maps, two channels
     if at_once:
-        assert len(transformed) == 2 * (1 + len(set(Roster.of(weights).served)))
+        assert len(transformed) == 2 * (1 + len(set(KernelOrder.from_weights(weights).pictures_per_kernel)))
     for b in range(len(counts)):
         own = BankData(kernels[b : b + 1], weights[b : b + 1], weights_on)
         alone = DenseBank(own, observed)
@@ -69,20 +70,20 @@ def test_a_shared_blur_serves_every_picture_with_the_kernels_that_do_something()
 
 def test_where_all_have_all_nothing_is_moved() -> None:
     weights = torch.rand(2, 3, 1, 5, 5) + 0.1
-    order = Roster.of(weights)
-    assert order.arrange(weights) is weights
-    assert order.sorted(weights) is weights
-    assert order.unsorted(weights) is weights
+    order = KernelOrder.from_weights(weights)
+    assert order.reorder_kernels(weights) is weights
+    assert order.reorder(weights) is weights
+    assert order.reorder_back(weights) is weights
 
 
 def test_regions_that_are_filtered_together_are_those_filtered_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU: all regions of all pictures in whole pictures, each picture with another number of them."""
-    monkeypatch.setattr(roster, "CPU_CHUNK_PIXELS", 1 << 20)
+    monkeypatch.setattr(kernel_order, "CPU_CHUNK_PIXELS", 1 << 20)
     counts, size = (1, 3, 2), (8, 10)
     root, power = uneven_weights(counts, size, most=3).sqrt(), torch.rand(3, 3, 1, 8, 6, dtype=DOUBLE)
     whole = (slice(0, 8), slice(0, 10))
     patch = Patch.of(slice(None), whole, root, power, size)
-    wiener = patch.roster.arrange(torch.rand(3, 3, 1, 8, 6, dtype=DOUBLE))
+    wiener = patch.order.reorder_kernels(torch.rand(3, 3, 1, 8, 6, dtype=DOUBLE))
     r = torch.randn(3, 2, *size, dtype=DOUBLE)
     found = patch.filtered(r, wiener)
     back = torch.empty(3, dtype=torch.long)

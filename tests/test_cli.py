@@ -18,7 +18,7 @@ from PIL import Image
 from conftest import Run
 from pnpladmm.pictures import read_picture
 
-RECIPE = """
+BLUR_FILE = """
 background:
   gaussian: {sigma: 1.2}
 feather: 3
@@ -35,9 +35,9 @@ def sharp_pixels(height: int = 56, width: int = 56) -> np.ndarray:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A sharp 16-bit picture, a recipe of its blur, and one kernel."""
+    """A sharp 16-bit picture, a file of its blur, and one kernel."""
     tifffile.imwrite(tmp_path / "sharp.tif", (sharp_pixels() * 65535).astype(np.uint16))
-    (tmp_path / "blur.yaml").write_text(RECIPE)
+    (tmp_path / "blur.yaml").write_text(BLUR_FILE)
     kernel = np.zeros((5, 5))
     kernel[1:4, 2] = 1 / 3
     np.save(tmp_path / "kernel.npy", kernel)
@@ -67,32 +67,32 @@ def test_simulate_and_restore_keep_the_depth_and_gain_decibels(run: Run, files: 
     assert told["done"][0]["output"] == "x.tif"
 
 
-def test_a_recipe_repeats_the_run_bit_for_bit_and_notices_changed_files(run: Run, files: Path) -> None:
+def test_a_job_file_repeats_the_run_bit_for_bit_and_notices_changed_files(run: Run, files: Path) -> None:
     simulated(run)
     options = ["--noise", "3", "--denoiser", "tv", "--iterations", "4", "--method", "ladmm"]
     assert run("restore", "y.tif", "--blur", "y.tif.blur.npz", "-o", "x.tif", *options)[0] == 0
     first = (files / "x.tif").read_bytes()
     (files / "x.tif").unlink()
-    code, _, err = run("restore", "--recipe", "x.tif.recipe.json")
+    code, _, err = run("restore", "--job", "x.tif.job.json")
     assert code == 0, err
     assert (files / "x.tif").read_bytes() == first
-    recipe = json.loads((files / "x.tif.recipe.json").read_text())
-    assert recipe["job"]["noise"] == 3.0
-    assert set(recipe["sha256"]) == {"picture", "blur"}
-    assert recipe["versions"]["pnpladmm"]
+    job = json.loads((files / "x.tif.job.json").read_text())
+    assert job["job"]["noise"] == 3.0
+    assert set(job["sha256"]) == {"picture", "blur"}
+    assert job["versions"]["pnpladmm"]
     run("simulate", "sharp.tif", "--blur", "blur.yaml", "--noise", "9", "-o", "y.tif")
-    code, _, err = run("restore", "--recipe", "x.tif.recipe.json")
+    code, _, err = run("restore", "--job", "x.tif.job.json")
     assert code == 2
     assert "y.tif is not the file it was" in err
 
 
-def test_a_recipe_notices_a_kernel_that_changed_behind_the_regions(run: Run, files: Path) -> None:
+def test_a_job_file_notices_a_kernel_that_changed_behind_the_regions(run: Run, files: Path) -> None:
     (files / "named.yaml").write_text("background:\n  kernel: kernel.npy\n")
     options = ["--noise", "3", "--denoiser", "tv", "--iterations", "2"]
     assert run("restore", "sharp.tif", "--blur", "named.yaml", "-o", "x.tif", *options)[0] == 0
-    assert run("restore", "--recipe", "x.tif.recipe.json")[0] == 0
+    assert run("restore", "--job", "x.tif.job.json")[0] == 0
     np.save(files / "kernel.npy", np.ones((5, 5)) / 25)
-    code, _, err = run("restore", "--recipe", "x.tif.recipe.json")
+    code, _, err = run("restore", "--job", "x.tif.job.json")
     assert code == 2
     assert "kernel.npy is not the file it was" in err
 
@@ -254,19 +254,19 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "one call of fast": ([*PLAIN, "--iterations", "1"], 2, "iterations = 1"),
     "background alone": ([*PLAIN, "--background", "5"], 2, "needs a gain"),
     "gain zero": ([*PLAIN, "--gain", "0"], 2, "gain = 0"),
-    "recipe and picture": (["restore", "y.tif", "--recipe", "r.json"], 2, "give nothing else"),
-    "recipe and strength": (["restore", "--recipe", "r.json", "--strength", "2"], 2, "not strength"),
-    "noise and gain": ([*PLAIN, "--noise", "3", "--gain", "1"], 2, "noise = 3"),
-    "gain in linear light": ([*PLAIN, "--gain", "1", "--linear"], 2, "a gain goes with neither"),
+    "job and picture": (["restore", "y.tif", "--job", "r.json"], 2, "give nothing else"),
+    "job and strength": (["restore", "--job", "r.json", "--strength", "2"], 2, "not strength"),
+    "noise and gain": ([*PLAIN, "--noise", "3", "--gain", "1"], 2, "noise beside gain = 1.0"),
+    "gain in linear light": ([*PLAIN, "--gain", "1", "--linear"], 2, "gain beside linear light"),
     "simulate a background without counts": (
         ["simulate", "sharp.tif", "-b", "kernel.npy", "-o", "y2.tif", "--background", "9"], 2, "needs a gain"
     ),
     "simulate noise beside counts": (
         ["simulate", "sharp.tif", "-b", "kernel.npy", "-o", "y2.tif", "--noise", "9", "--gain", "1"], 2, "beside a gain"
     ),
-    "recipe missing": (["restore", "--recipe", "none.json"], 2, "none.json"),
-    "recipe is no JSON": (["restore", "--recipe", "blur.yaml"], 2, "not a recipe"),
-    "recipe of something else": (["restore", "--recipe", "other.json"], 2, "not a recipe"),
+    "job missing": (["restore", "--job", "none.json"], 2, "none.json"),
+    "job is no JSON": (["restore", "--job", "blur.yaml"], 2, "not a job file"),
+    "job of something else": (["restore", "--job", "other.json"], 2, "not a job file"),
     "picture missing": (["restore", "none.tif", "-b", "kernel.npy", "-o", "x.tif"], 1, "none.tif"),
     "picture is a folder": (["restore", "folder", "-b", "kernel.npy", "-o", "x.tif"], 1, "folder"),
     "picture is text": (["restore", "blur.yaml", "-b", "kernel.npy", "-o", "x.tif"], 1, "blur.yaml"),
@@ -282,7 +282,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "blur all zero": (["restore", "y.tif", "-b", "zero.npy", "-o", "x.tif"], 1, "zero.npy"),
     "blur NaN": (["restore", "y.tif", "-b", "nan.npy", "-o", "x.tif"], 1, "nan.npy"),
     "blur with code in it": (["restore", "y.tif", "-b", "pickle.npy", "-o", "x.tif"], 1, "pickle.npy"),
-    "recipe of regions with a typo": (["restore", "y.tif", "-b", "typo.yaml", "-o", "x.tif"], 1, "typo.yaml"),
+    "blur file with a typo": (["restore", "y.tif", "-b", "typo.yaml", "-o", "x.tif"], 1, "typo.yaml"),
     "mask missing": ([*PLAIN, "--mask", "none.png"], 1, "none.png"),
     "mask of another size": ([*PLAIN, "--mask", "small.tif"], 1, "small.tif"),
     "mask of everything": ([*PLAIN, "--mask", "y.tif"], 1, "no pixel"),

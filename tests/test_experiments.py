@@ -15,9 +15,9 @@ import pnpladmm as pl
 from conftest import Run
 from experiment_cases import FEW, check_files, quick, result
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.settings import shipped_settings
+from pnpladmm.solvers.settings import shipped_settings
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.experiments import running
+from pnpladmm.workshop.experiments import setup as experiment_setup
 from pnpladmm.workshop.experiments.curves import make_splitting
 from pnpladmm.workshop.experiments.everything import run_everything
 from pnpladmm.workshop.experiments.paper import TABLE_1
@@ -98,12 +98,12 @@ def test_other_tasks_have_tables(tmp_path: Path) -> None:
 def test_skipped_pictures_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = running.load_dataset
+    real = experiment_setup.load_dataset
 
     def with_one_left_out(*arguments: Any) -> Any:
         return dataclasses.replace(real(*arguments), skipped={"without two regions": 3})
 
-    monkeypatch.setattr(running, "load_dataset", with_one_left_out)
+    monkeypatch.setattr(experiment_setup, "load_dataset", with_one_left_out)
     quick(tmp_path, quiet=False).samples("test")
     assert "3 without two regions" in capsys.readouterr().out
     quick(tmp_path, quiet=True).samples("test")
@@ -127,7 +127,7 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert names == ["table", "convergence", "parameters", "splitting", "gallery", "table-sr2"]
     index = (tmp_path / "index.html").read_text()
     for name in names:
-        assert f"href='{name}.html'" in index
+        assert f'href="{name}.html"' in index
         assert (tmp_path / f"{name}.html").is_file()
 
 

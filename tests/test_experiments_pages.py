@@ -12,7 +12,7 @@ import pytest
 
 import pnpladmm as pl
 from experiment_cases import check_files, quick
-from pnpladmm.settings import FILE
+from pnpladmm.solvers.settings import FILE
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.curves import make_convergence, make_splitting
 from pnpladmm.workshop.experiments.everything import redraw

@@ -10,9 +10,9 @@ from torch import Tensor
 
 import pnpladmm as pl
 from experiment_cases import check_files, quick, result
-from pnpladmm.settings import Table, read_settings, shipped_settings
+from pnpladmm.solvers.settings import Table, read_settings, shipped_settings
 from pnpladmm.tensors import PerPicture
-from pnpladmm.workshop.experiments import running
+from pnpladmm.workshop.experiments import setup as experiment_setup
 from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.table import make_table
 from pnpladmm.workshop.experiments.tuning import tune
@@ -20,7 +20,7 @@ from pnpladmm.workshop.experiments.tuning import tune
 
 def test_tuning_never_reads_the_test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     splits = []
-    load = running.load_dataset
+    load = experiment_setup.load_dataset
 
     def watched(split: str, *args: Any) -> Any:
         splits.append(split)
@@ -28,7 +28,7 @@ def test_tuning_never_reads_the_test_split(tmp_path: Path, monkeypatch: pytest.M
             raise AssertionError("tuning reads what is scored")
         return load(split, *args)
 
-    monkeypatch.setattr(running, "load_dataset", watched)
+    monkeypatch.setattr(experiment_setup, "load_dataset", watched)
     tune(quick(tmp_path), chosen_methods("ladmm,richardson-lucy"), trials=2)
     assert splits == ["tune"]
     with pytest.raises(AssertionError, match="what is scored"):

@@ -7,15 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from pnpladmm.solvers.recorded import Recorded
 from torch import Tensor
 
 import pnpladmm as pl
 from pnpladmm.denoisers import TotalVariation
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.methods import method_from
 from pnpladmm.solvers import Progress, conjugate_gradient
 from pnpladmm.solvers.conjugate_gradient import DataStep
-from pnpladmm.solvers.recorded import Recorded
 
 pytestmark = [
     pytest.mark.gpu,
@@ -242,7 +241,7 @@ def test_the_loop_does_not_wait(name: str, record: bool) -> None:
     assert denoiser.precision == torch.float16
     row = {"sigma_d": sigma, "mu": 0.2, "sigma_start": 0.2, "bend": 1.0, "extrapolation": 0.5}
     methods = {
-        "fast": method_from("fast", denoiser, problem, row, 8),
+        "fast": pl.Annealed.from_settings(denoiser, problem, row, 8),
         "annealed": pl.Annealed(denoiser, sigma, mu=torch.full((3,), 0.2, dtype=torch.float64), calls=8),
         "ladmm": pl.LADMM(denoiser, sigma, beta=50.0, L_x=torch.tensor([90.0, 80.0, 70.0])),
         "admm": pl.ADMM(denoiser, sigma, rho=100.0),

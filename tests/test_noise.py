@@ -9,7 +9,7 @@ import pnpladmm as pl
 from conftest import picture
 from pnpladmm.blur import gaussian
 from pnpladmm.denoisers import TotalVariation
-from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
+from pnpladmm.restoration.noise import ResidualCheck, check_residual, estimate_noise
 
 SIZE = 128
 

@@ -4,7 +4,9 @@ from pnpladmm.operators.base import LinearOperator, Shape, as_operator, check_ad
 from pnpladmm.operators.blur import SpatiallyVaryingBlur
 from pnpladmm.operators.boundary import Boundary
 from pnpladmm.operators.norm import NormBound
-from pnpladmm.operators.sampling import Decimation, Mask, SubsampledTransform
+from pnpladmm.operators.preconditioning import Preconditioner
+from pnpladmm.operators.sampling import Decimation, Mask
+from pnpladmm.operators.subsampled_transform import SubsampledTransform
 
 __all__ = [
     "Boundary",
@@ -12,6 +14,7 @@ __all__ = [
     "LinearOperator",
     "Mask",
     "NormBound",
+    "Preconditioner",
     "Shape",
     "SpatiallyVaryingBlur",
     "SubsampledTransform",

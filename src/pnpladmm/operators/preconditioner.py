@@ -31,8 +31,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
-from pnpladmm.operators.convolution import Size, bounding_boxes, fast_size, is_smooth
-from pnpladmm.operators.roster import Roster, add_weighted
+from pnpladmm.operators.fft import Size, fast_size, is_smooth
+from pnpladmm.operators.kernel_order import KernelOrder, add_weighted
+from pnpladmm.operators.preconditioning import Preconditioner
+from pnpladmm.operators.windows import bounding_boxes
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
@@ -60,29 +62,29 @@ class Patch:
 
     pictures: slice
     window: tuple[slice, slice]
-    root: Tensor  # sqrt(v_q), v_q as it stands in the sum, (b, Q, 1, window), in the order of the roster
+    root: Tensor  # sqrt(v_q), v_q as it stands in the sum, (b, Q, 1, window), in the order of `order`
     power: Tensor  # S_q(f), (b, Q, c, fft), likewise
     fft_size: Size
-    roster: Roster
+    order: KernelOrder
 
     @classmethod
     def of(cls, pictures: slice, window: tuple[slice, slice], root: Tensor, power: Tensor, fft_size: Size) -> Patch:
         """Sorted by the numbers of regions."""
-        roster = Roster.of(root)
-        return cls(pictures, window, roster.arrange(root), roster.arrange(power), fft_size, roster)
+        order = KernelOrder.from_weights(root)
+        return cls(pictures, window, order.reorder_kernels(root), order.reorder_kernels(power), fft_size, order)
 
     def filtered(self, r: Tensor, wiener: Tensor) -> Tensor:
         """`sum_q sqrt(v_q) F^-1 w_q F (sqrt(v_q) r)` of what lies in the window, `w_q` with the norm of `F^-1`."""
         h, w = r.shape[-2:]
-        r = self.roster.sorted(r)
+        r = self.order.reorder(r)
         total: Tensor | None = None
-        for served, part in self.roster.chunks(r):
+        for served, part in self.order.chunks(r):
             root = self.root[served, part]
             spectrum = rfft2(root * r[served].unsqueeze(1), self.fft_size).mul_(wiener[served, part])
             terms = irfft2(spectrum, self.fft_size, norm="forward")[..., :h, :w]
             total = add_weighted(total, served, root, terms)
         assert total is not None
-        return self.roster.unsorted(total)
+        return self.order.reorder_back(total)
 
 
 @dataclass(frozen=True)
@@ -90,21 +92,23 @@ class Regions:
     """All regions of a blur, in one dtype and on one device: together on a GPU, box by box on a CPU."""
 
     patches: tuple[Patch, ...]
-    margins: tuple[int, int, int, int]
+    border_widths: tuple[int, int, int, int]
     """What the scene has beyond the observation: left, right, top, bottom."""
     floor: Tensor
 
 
-class LocalWiener:
-    """`M^-1`, for one `p` and one `a` at a time; a callable on pictures (B, C, H, W) of the scene."""
+class LocalWiener(Preconditioner):
+    """`M^-1`, for one `p` and one `a` at a time, on pictures (B, C, H, W) of the scene."""
+
+    recordable = True
 
     def __init__(self, regions: Regions, precision: Tensor, a: Tensor) -> None:
         """`precision` broadcasts to the observation, `a` is () or (B, 1, 1, 1)."""
         self.regions = regions
         seen = None
         if precision.ndim and precision.shape[-2:] != (1, 1):
-            seen = F.pad(torch.ones_like(precision[:1, :1]), regions.margins)
-            precision = F.pad(precision, regions.margins)
+            seen = F.pad(torch.ones_like(precision[:1, :1]), regions.border_widths)
+            precision = F.pad(precision, regions.border_widths)
         self.filters = [Filter(patch, precision, seen, a, regions.floor) for patch in regions.patches]
 
     def set(self, a: Tensor) -> None:
@@ -155,7 +159,7 @@ class Filter:
     def _own(self, numbers: Tensor) -> Tensor:
         """Those of the patch's pictures, in its order: (), (1, ...) or (B, ...), and with an axis for the regions."""
         if numbers.ndim and len(numbers) > 1:
-            numbers = self.patch.roster.sorted(numbers[self.patch.pictures])
+            numbers = self.patch.order.reorder(numbers[self.patch.pictures])
         return numbers.unsqueeze(1) if numbers.ndim == 4 else numbers
 
 
@@ -181,7 +185,7 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     flat = weights.flatten(2)
     exact = torus & (flat.any(-1).sum(1) == 1) & (flat.amax(-1) == flat.amin(-1)).all(1)
     floor = torch.where(exact, 0.0, FLOOR).to(like.dtype).view(-1, 1, 1, 1, 1)
-    return Regions(tuple(patches), blur.margins, floor)
+    return Regions(tuple(patches), blur.border_widths, floor)
 
 
 def _partition(weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pnpladmm.denoisers import Denoiser, Promise, promise_of
-from pnpladmm.methods import method_from
-from pnpladmm.settings import FALLBACK, NOISE_LEVELS, TV_WEIGHT, Row, Table, at_noise, rows_of
-from pnpladmm.solvers import Method, Problem
+from pnpladmm.solvers import Method, Problem, method_class
+from pnpladmm.solvers.settings import FALLBACK, NOISE_LEVELS, TV_WEIGHT, Row, Table, at_noise, rows_of
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.samples import Task
 
@@ -50,7 +50,7 @@ class Compared:
     name: str
     title: str
     kind: str
-    """Its name in `pnpladmm.methods`."""
+    """Its name in `pnpladmm.solvers.METHODS`."""
     iterations: int | None
     """None: a parameter of its own."""
     space: Mapping[str, Range]
@@ -60,6 +60,11 @@ class Compared:
     """Shares of the run after which tuning may give a trial up."""
     first_points: Mapping[float, Row] = field(default_factory=dict)
     """Points worth trying first, by noise level, beside the settings there are."""
+
+    @property
+    def cost_per_iteration(self) -> float:
+        """For estimates of the remaining time: 1 with a denoiser call, little without."""
+        return self.calls_per_iteration or 0.1
 
     def completed(self, row: Row) -> Row:
         """With the parameters that settings may leave out."""
@@ -71,10 +76,10 @@ class Compared:
         full = round(row["iterations"]) if self.iterations is None else self.iterations
         return min(full, self.quick_iterations) if quick else full
 
-    def make(self, denoiser: Denoiser, problem: Problem, row: Row, quick: bool = False) -> Method:
+    def make(self, denoiser: Denoiser, problem: Problem, row: Row, quick: bool = False) -> Method[Any]:
         """The method for a problem; the noise levels of `row` are of 255. `||H||^2` is the problem's, found once."""
         numbers = {name: value / 255 if name in NOISE_LEVELS else value for name, value in row.items()}
-        return method_from(self.kind, denoiser, problem, numbers, self.length(row, quick))
+        return method_class(self.kind).from_settings(denoiser, problem, numbers, self.length(row, quick))
 
 
 _SIGMA_D = Range(0.4, 5.0, of_noise=True)
@@ -142,6 +147,11 @@ def chosen_methods(names: str | Sequence[str] | None = None) -> tuple[Compared, 
         if name not in _BY_NAME:
             raise InputError(f"method {name!r}: choose among {', '.join(_BY_NAME)}")
     return tuple(method for method in METHODS if method.name in wanted)
+
+
+def iterative(methods: Sequence[Compared]) -> list[Compared]:
+    """Those that iterate to a fixed point."""
+    return [method for method in methods if method.kind != "fast" and method.iterations is not None]
 
 
 def settings_of(

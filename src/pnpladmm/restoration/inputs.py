@@ -1,0 +1,160 @@
+"""What people give as a picture or a blur: files, arrays, tensors, pictures of other libraries."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.blur import Blur, as_blur
+from pnpladmm.operators import Boundary, LinearOperator
+from pnpladmm.pictures import Picture, read_picture
+from pnpladmm.pictures.arrays import Array, to_stack
+from pnpladmm.pictures.samples import natural_scale
+from pnpladmm.tensors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PictureLike: TypeAlias = "str | os.PathLike[str] | Picture | Tensor | Array | Image | Sequence[Any]"
+"""What is taken for a picture."""
+BlurLike: TypeAlias = "str | os.PathLike[str] | Blur | LinearOperator | Tensor | Array | Sequence[Any] | dict[str, Any]"
+"""What is taken for a blur; objects with `A` and `A_adjoint` as well."""
+
+BRIGHT = 1.5
+"""Floats whose median is above this are in other units than [0, 1]."""
+WHAT = "give a file, an array, a tensor, a PIL image or a Picture"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A picture, and how it was given."""
+
+    picture: Picture
+    dead: Tensor | None = None
+    """True on pixels that a masked array leaves out, (B, C, H, W)."""
+    is_array: bool = False
+    """It came as numbers, which may be in other units than [0, 1]."""
+
+    @property
+    def together(self) -> bool:
+        """Arrays: their pictures are restored as one batch. The pages of a file are restored one after the other."""
+        return bool(self.picture.axes)
+
+    @property
+    def is_jpeg(self) -> bool:
+        """JPEG has changed the noise."""
+        return self.picture.format in ("JPEG", "MPO")
+
+
+def as_given(picture: PictureLike, axes: str | None = None) -> Given:
+    """The picture in whatever was given; floats as they are."""
+    if isinstance(picture, Tensor):
+        return _of_tensor(picture.detach(), _letters(axes))
+    if isinstance(picture, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(picture)
+        given = _of_array(np.asarray(picture.filled(picture.dtype.type(0))), _letters(axes))
+        return replace(given, dead=torch.from_numpy(np.ascontiguousarray(to_stack(mask, given.picture.axes))))
+    is_file = isinstance(picture, str | os.PathLike)
+    if is_file or isinstance(picture, Picture) or _is_pil(picture):
+        if axes is not None:
+            raise InputError(f"axes = {axes!r}: they are for arrays, leave them out")
+        return Given(_opened(picture))
+    if hasattr(picture, "__array__") or (isinstance(picture, list | tuple) and _depth(picture) >= 2):
+        return _of_array(np.asarray(picture), _letters(axes))
+    raise InputError(f"picture is {'missing' if picture is None else f'a {type(picture).__name__}'}: {WHAT}")
+
+
+def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:
+    """Floats of an array brought to [0, 1] by a power of two, as those of files are; `dead` pixels do not count.
+
+    Without `own_units` they stay as they are: the noise level was given for pictures in [0, 1].
+    """
+    picture = given.picture
+    if not given.is_array or np.dtype(picture.dtype).kind != "f":
+        return given
+    counts = torch.ones_like(picture.pixels, dtype=torch.bool) if picture.valid is None else picture.valid
+    if dead is not None:
+        counts = counts & ~dead.to(counts.device)
+    known = picture.pixels[counts]
+    if known.numel() == 0:
+        return given
+    if own_units:
+        scale = natural_scale(known.cpu().numpy())
+        if scale == 1:
+            return given
+        return replace(given, picture=replace(picture, pixels=picture.pixels / scale, scale=scale))
+    if float(known.abs().median()) > BRIGHT:
+        raise InputError(
+            f"picture has values up to {float(known.max()):g} beside a noise level, which is for [0, 1]: divide both "
+            "by the white of the picture, or leave noise out"
+        )
+    return given
+
+
+def blur_for(
+    blur: BlurLike | None, size: tuple[int, int], labels: Any = None, positions: Any = None
+) -> Blur | LinearOperator:
+    """The blur in whatever was given, for a picture of `size` (H, W); operators and physics as they are."""
+    if blur is None:
+        raise InputError("blur is missing: give an array of the PSF, a Blur, an operator or a blur file")
+    if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
+        if labels is not None or positions is not None:
+            raise InputError("labels and positions beside an operator: it knows where it acts, leave them out")
+        return blur  # type: ignore[return-value]  # Problem wraps deepinv's physics
+    return as_blur(blur, size, labels=labels, positions=positions)
+
+
+def operator_of(blur: Blur | LinearOperator, boundary: Boundary) -> LinearOperator:
+    """The operator of a blur; an operator stays what it is."""
+    return blur.operator(boundary) if isinstance(blur, Blur) else blur
+
+
+def _opened(picture: Any) -> Picture:
+    if isinstance(picture, Picture):
+        return picture
+    return read_picture(Path(picture)) if isinstance(picture, str | os.PathLike) else Picture.from_pil(picture)
+
+
+def _of_array(array: Array, axes: str | None) -> Given:
+    if array.dtype.kind not in "uif":
+        raise InputError(f"picture is an array of {array.dtype}: convert it to uint8, uint16 or floats in [0, 1]")
+    if array.dtype.kind in "ui" and array.dtype.itemsize == 8:
+        raise InputError(
+            f"picture is an array of {array.dtype}, which does not say what white is: convert it to uint8 (white is "
+            "255) or uint16, or divide it by its white"
+        )
+    return Given(Picture.from_array(array, axes, name="picture"), is_array=True)
+
+
+def _of_tensor(tensor: Tensor, axes: str | None) -> Given:
+    if tensor.is_complex() or tensor.dtype is torch.bool:
+        raise InputError(f"picture is a tensor of {tensor.dtype}: convert it to uint8 or floats in [0, 1]")
+    if tensor.dtype is torch.int64:
+        return _of_array(tensor.cpu().numpy(), axes)
+    wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    picture = Picture.from_array(wide, axes, name="picture")
+    valid = None if picture.valid is None else picture.valid.to(tensor.device)
+    return Given(replace(picture, pixels=picture.pixels.to(tensor.device), valid=valid), is_array=True)
+
+
+def _is_pil(thing: object) -> bool:
+    """Is it an image of Pillow? Where Pillow was not imported, it cannot be."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(thing, module.Image)
+
+
+def _letters(axes: str | None) -> str | None:
+    return axes.upper() if isinstance(axes, str) else axes
+
+
+def _depth(values: Any) -> int:
+    """How deep lists are nested."""
+    return 1 + _depth(values[0]) if isinstance(values, list | tuple) and len(values) else 0
