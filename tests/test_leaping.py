@@ -17,7 +17,7 @@ from pnpladmm.denoisers import Tikhonov, relaxed
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.relaxed import Relaxed
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
-from pnpladmm.solvers import LeapingLADMM, leaping, make_method
+from pnpladmm.solvers import LeapingLADMM, leaping, make_method, settings
 from pnpladmm.solvers.ladmm import LADMMState
 from pnpladmm.solvers.leaping import LEAST_REACH, LeapingState, _extra_step
 from pnpladmm.tensors import PerPicture

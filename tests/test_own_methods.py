@@ -189,7 +189,7 @@ def test_methods_that_need_a_quadratic_term_refuse_others_and_only_they() -> Non
 
 def test_every_registered_method_is_made_and_runs() -> None:
     """With the tuned settings of a network, and with those of a convex prior."""
-    problem, sharp = small_problem(SIGMA)
+    problem, _ = small_problem(SIGMA)
     sigma = torch.tensor([SIGMA], dtype=torch.float64)
 
     def network(x: Tensor, sigma: PerPicture) -> Tensor:
