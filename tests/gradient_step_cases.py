@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from conftest import picture
+from pnpladmm.denoisers.building import new_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
-from pnpladmm.denoisers.pretrained import new_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 
 SIGMA = 0.05

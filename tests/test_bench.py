@@ -5,6 +5,7 @@ Nothing here looks at how fast anything is: CI machines are shared.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import sys
@@ -18,15 +19,14 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
-from typer.testing import CliRunner
 
-from pnpladmm.cli import app
+from conftest import Run
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.denoisers.drunet import DRUNet
-from pnpladmm.methods import make_method
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.solvers import ADMM, Annealed
+from pnpladmm.solvers import ADMM, Annealed, make_method
 from pnpladmm.workshop.bench import (
+    commands,
     growth,
     instruments,
     memory,
@@ -38,7 +38,6 @@ from pnpladmm.workshop.bench import (
     shares,
     timing,
 )
-from pnpladmm.workshop.bench.__main__ import main
 from pnpladmm.workshop.bench.instruments import BLUR, DENOISER, PRECONDITIONER, Spans
 
 CPU = torch.device("cpu")
@@ -161,7 +160,7 @@ def pretend_deepinv(monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
 
 def test_deepinv_is_given_the_same_blur(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_deepinv(monkeypatch, DocumentedBlur)
-    for order in (operators.PAPERS, operators.DEEPINVS):
+    for order in (operators.PAPER_ORDER, operators.DEEPINV_ORDER):
         rows = operators.measure(operators.Case((24, 30), 3, 7, "segments", order), QUICK, {})
         assert [row["rival"] for row in rows] == [operators.OURS, *rivals.BLURS]
         for row in rows:
@@ -174,7 +173,7 @@ def test_deepinv_is_given_the_same_blur(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_rival_that_computes_something_else_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_deepinv(monkeypatch, WrongOrder)
-    rows = operators.measure(operators.Case((24, 30), 3, 7, "segments", operators.PAPERS), QUICK, {})
+    rows = operators.measure(operators.Case((24, 30), 3, 7, "segments", operators.PAPER_ORDER), QUICK, {})
     for row in rows[1:3]:
         assert row["left_out"] == "disagrees"
         assert row["difference"] > 1e-3
@@ -197,7 +196,7 @@ def test_the_full_grid_is_what_was_asked_for() -> None:
     assert {case.kernels for case in grid} == {1, 5, 16, 64}
     assert {case.side for case in grid} == {15, 33, 65}
     assert {case.size for case in grid} == {(256, 256), (512, 512), (480, 640), (1024, 1024), (2048, 2048)}
-    assert sum((c.size, c.kernels, c.side) == operators.HEADLINE for c in grid) == 4
+    assert sum((c.size, c.kernels, c.side) == operators.TARGET for c in grid) == 4
     assert [c.work for c in grid] == sorted(c.work for c in grid)
 
 
@@ -206,7 +205,7 @@ def test_real_deepinv_agrees() -> None:
         rivals.load_deepinv()
     except rivals.Missing as reason:
         pytest.skip(str(reason))
-    for order in (operators.PAPERS, operators.DEEPINVS):
+    for order in (operators.PAPER_ORDER, operators.DEEPINV_ORDER):
         rows = operators.measure(operators.Case((40, 48), 3, 15, "segments", order), QUICK, {})
         assert all(row["difference"] < 1e-5 for row in rows)
         assert rows[1]["ratio"]["best"] > 0
@@ -242,9 +241,9 @@ def test_real_deepinv_runs_our_weights_and_our_schedule(tmp_path: Path) -> None:
 
 
 def test_missing_deepinv_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "deepinv", None)
     rivals.load_deepinv.cache_clear()
-    with pytest.raises(rivals.Missing, match=r"deepinv is not installed .*pnpladmm\[bench\]"):
+    with pytest.raises(rivals.Missing, match=r"deepinv, which is not installed: .*pnpladmm\[bench\]"):
         rivals.load_deepinv()
     rivals.load_deepinv.cache_clear()
 
@@ -268,7 +267,7 @@ def test_nested_spans_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spans.calls == {"outer": 1, "inner": 1}
 
 
-def test_the_watched_run_counts_calls_and_changes_nothing() -> None:
+def test_the_timed_run_counts_calls_and_changes_nothing() -> None:
     problem, _ = scenes.make_problem((40, 48), 3, 0.04, CPU, side=9)
     seen: list[Tensor] = []
 
@@ -278,16 +277,16 @@ def test_the_watched_run_counts_calls_and_changes_nothing() -> None:
 
     method = Annealed(smooth, 0.05, calls=5, cg_iterations=3, cg_tolerance=0.0)
     instruments.run_bare(problem, method)
-    watched = instruments.watched_run(problem, method)
-    assert watched.calls[DENOISER] == 5
-    assert watched.calls[BLUR] >= 5 * 2
-    assert 0 < watched.seconds[DENOISER] + watched.seconds[BLUR] <= watched.total
-    assert set(instruments.watched_run(problem, method, denoiser_only=True).calls) == {DENOISER}
+    timed = instruments.timed_run(problem, method)
+    assert timed.calls[DENOISER] == 5
+    assert timed.calls[BLUR] >= 5 * 2
+    assert 0 < timed.seconds[DENOISER] + timed.seconds[BLUR] <= timed.total
+    assert set(instruments.timed_run(problem, method, denoiser_only=True).calls) == {DENOISER}
 
     admm = ADMM(smooth, 0.05, rho=100.0)
-    watched = instruments.watched_run(problem, admm)
-    assert watched.calls[PRECONDITIONER] > 100
-    assert watched.seconds[PRECONDITIONER] > 0
+    timed = instruments.timed_run(problem, admm)
+    assert timed.calls[PRECONDITIONER] > 100
+    assert timed.seconds[PRECONDITIONER] > 0
     for before, after, again in zip(seen[:5], seen[5:10], seen[10:15], strict=True):
         assert torch.equal(before, after)
         assert torch.equal(before, again)
@@ -300,8 +299,8 @@ def test_operations_are_counted() -> None:
 
 
 def test_memory_is_that_of_the_case(tmp_path: Path) -> None:
-    order = {"denoiser": str(tiny_drunet(tmp_path)), "weights": "dense", "pictures": 1, "kernels": 8}
-    small, large = (memory.peak_of({**order, "size": size}) for size in (64, 384))
+    case = {"denoiser": str(tiny_drunet(tmp_path)), "weights": "dense", "pictures": 1, "kernels": 8}
+    small, large = (memory.peak_of({**case, "size": size}) for size in (64, 384))
     # 8 weights, their transforms and the pictures: more than 30 floats a pixel.
     assert large > 384**2 * 4 * 30
     assert large > 2 * small
@@ -312,9 +311,10 @@ def without_paths(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["operators", "restoration", "shares", "growth"])
-def test_quick_runs_write_whole_json(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_runs_write_whole_json(name: str, tmp_path: Path, run: Run) -> None:
     denoiser = str(tiny_drunet(tmp_path))
-    assert main([name, "--quick", "--out", str(tmp_path), "--denoiser", denoiser]) == 0
+    code, out, _ = run("bench", name, "--quick", "--out", str(tmp_path), "--denoiser", denoiser)
+    assert code == 0
     text = (tmp_path / f"{name}-cpu-quick.json").read_text()
     assert without_paths(text)
     found = json.loads(text)
@@ -322,7 +322,9 @@ def test_quick_runs_write_whole_json(name: str, tmp_path: Path, capsys: pytest.C
     assert found["quick"] is True
     assert found["machine"]["cores"] >= 1
     assert found["machine"]["torch"] == torch.__version__
-    assert f"{name}-cpu-quick.json" in capsys.readouterr().out
+    assert f"{name}-cpu-quick.json" in out
+    for column in importlib.import_module(f"pnpladmm.workshop.bench.{name}").COLUMNS:
+        assert column.split()[0] in out
     rows = found["rows"]
     {"operators": check_operators, "restoration": check_restoration, "shares": check_shares, "growth": check_growth}[
         name
@@ -369,27 +371,37 @@ def check_growth(rows: list[dict[str, Any]]) -> None:
     assert len(growth.cases(QUICK)) == len(rows)
 
 
-def test_bad_arguments_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["shares", "--device", "sofa"]) == 2
-    assert capsys.readouterr().err == "pnpladmm: --device sofa: give cpu or cuda\n"
-    assert main(["shares", "--quick", "--denoiser", "nothing", "--out", str(tmp_path)]) == 2
-    assert "denoiser 'nothing'" in capsys.readouterr().err
+def test_bad_arguments_are_one_line(tmp_path: Path, run: Run) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["operators", "--quick", "--out", str(tmp_path / "file")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    for options, message in (
+        (("shares", "--device", "sofa"), "--device sofa: give cpu or cuda"),
+        (("shares", "--quick", "--denoiser", "nothing"), "denoiser 'nothing'"),
+        (("operators", "--quick", "--out", str(tmp_path / "file")), f"--out {tmp_path / 'file'}: "),
+    ):
+        code, _, err = run("bench", *options)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert message in err
 
 
-def test_the_command_line_knows_it() -> None:
-    done = CliRunner().invoke(app, ["bench", "--help"])
-    assert done.exit_code == 0
-    assert "operators" in done.output
+def test_the_command_line_knows_every_benchmark(run: Run) -> None:
+    code, out, _ = run("bench", "--help")
+    assert code == 0
+    assert all(name in out for name in (*commands.BENCHMARKS, "all"))
+    assert "--quick" in run("bench", "all", "--help")[1]
 
 
-def test_tables_print_without_rich(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    table = report.Table("title", ("a", "bb"), [("1", "2"), ("333", "4")])
-    report.Report("x", {}, [], [table], ["careful"]).show()
-    assert capsys.readouterr().out.splitlines() == ["", "title", "  a  bb", "  1   2", "333   4", "note: careful"]
+def test_all_runs_every_benchmark(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"a": lambda row: str(row["a"]), "twice": lambda row: str(2 * row["a"])}
+    for name in commands.BENCHMARKS:
+        result = report.Report(name, "title", columns, [{"a": 21}], {}, ["careful"])
+        monkeypatch.setattr(f"pnpladmm.workshop.bench.{name}.run", lambda options, result=result: result)
+    code, out, _ = run("bench", "all", "--out", str(tmp_path / "new" / "folder"))
+    assert code == 0
+    assert out.count("note: careful") == 4
+    assert "42" in out
+    for name in commands.BENCHMARKS:
+        found = json.loads((tmp_path / "new" / "folder" / f"{name}-cpu.json").read_text())
+        assert found["rows"] == [{"a": 21}]
 
 
 def test_the_photograph_is_real_and_of_the_size_asked_for() -> None:

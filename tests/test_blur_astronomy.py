@@ -57,7 +57,7 @@ def test_a_grid_in_npz_is_photutils_model(tmp_path: Path, side: int) -> None:
     np.savez(tmp_path / "grid.npz", psfs=tool.data, positions=tool.grid_xypos, oversampling=4)
     blur = read_blur(tmp_path / "grid.npz", SIZE)
     check_grid(blur, tool)
-    assert any("samples a pixel" in note for note in blur.notes)
+    assert any("samples per pixel" in note for note in blur.notes)
 
 
 def test_a_grid_of_kernels_by_rows_and_columns(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ def raw(data: bytes | str, **options: object) -> Make:
     return make
 
 
-def recipe(text: str) -> Make:
+def yaml_text(text: str) -> Make:
     return raw(text)
 
 
@@ -181,7 +181,7 @@ CASES: dict[str, tuple[str, Make, str]] = {
     "as large as the picture": ("k.npy", npy(np.ones(SIZE)), "as large as the picture"),
     "larger than the picture": ("k.npy", npy(np.ones((61, 9))), "a kernel must fit|as large"),
     "a bank without a map": ("k.npy", npy(np.stack([K] * 5)), "holds 5 kernels"),
-    "no such kernel": ("k.npy", npy(np.stack([K] * 5), index=7), "the file holds 5"),
+    "no such kernel": ("k.npy", npy(np.stack([K] * 5), index=7), "there are 5"),
     "bad oversampling": ("k.npy", npy(K, oversampling=0.2), "oversampling"),
     "bad kind": ("k.npy", npy(K, kind="fog"), "kind 'fog'"),
     "bad order": ("k.npy", npy(K, order="both"), "order 'both'"),
@@ -230,34 +230,38 @@ CASES: dict[str, tuple[str, Make, str]] = {
     "map of another size": ("m.npy", npy(np.ones((9, 9)), kind="gaussian"), "9x9"),
     "map with three axes": ("m.npy", npy(np.ones((3, *SIZE)), kind="gaussian"), "give .H, W."),
     "motion with one component": ("m.npy", npy(np.ones(SIZE), kind="motion"), "x first"),
-    "recipe: not YAML": ("r.yaml", recipe("regions: [a, {b\n"), "line"),
-    "recipe: YAML that runs code": ("r.yaml", recipe("!!python/object/apply:os.getcwd []"), "not a recipe"),
-    "recipe: aliases": ("r.yaml", recipe("a: &a [1, 1]\nb: [*a, *a]\n"), "without aliases"),
-    "recipe: too deep": ("r.yaml", recipe("[" * 1200), "not a recipe"),
-    "recipe: a word": ("r.yaml", recipe("hello"), "not a recipe"),
-    "recipe: unknown key": ("r.yaml", recipe("region: []\n"), "'region' is not known"),
-    "recipe: no shape": ("r.yaml", recipe("regions:\n  - defocus: {radius: 2}\n"), "one shape"),
-    "recipe: no kernel": ("r.yaml", recipe(MOTION + "\n"), "one kernel"),
-    "recipe: two kernels": ("r.yaml", recipe(MOTION + "motion: {length: 3}\n    defocus: {radius: 2}\n"), "one kernel"),
-    "recipe: no length": ("r.yaml", recipe(MOTION + "motion: {angle: 3}\n"), "length is missing"),
-    "recipe: length in words": ("r.yaml", recipe(MOTION + "motion: {length: long}\n"), "'long'"),
-    "recipe: radius below 0": ("r.yaml", recipe(MOTION + "defocus: {radius: -2}\n"), "-2"),
-    "recipe: absurd radius": ("r.yaml", recipe(MOTION + "defocus: {radius: 100000}\n"), "at most"),
-    "recipe: bad rectangle": (
+    "YAML: not YAML": ("r.yaml", yaml_text("regions: [a, {b\n"), "line"),
+    "YAML: YAML that runs code": ("r.yaml", yaml_text("!!python/object/apply:os.getcwd []"), "not a blur file"),
+    "YAML: aliases": ("r.yaml", yaml_text("a: &a [1, 1]\nb: [*a, *a]\n"), "without aliases"),
+    "YAML: too deep": ("r.yaml", yaml_text("[" * 1200), "not a blur file"),
+    "YAML: a word": ("r.yaml", yaml_text("hello"), "not a blur file"),
+    "YAML: unknown key": ("r.yaml", yaml_text("region: []\n"), "'region' is not known"),
+    "YAML: no shape": ("r.yaml", yaml_text("regions:\n  - defocus: {radius: 2}\n"), "one shape"),
+    "YAML: no kernel": ("r.yaml", yaml_text(MOTION + "\n"), "one kernel"),
+    "YAML: two kernels": (
         "r.yaml",
-        recipe("regions:\n  - rectangle: [1, 2]\n    defocus: {radius: 2}\n"),
+        yaml_text(MOTION + "motion: {length: 3}\n    defocus: {radius: 2}\n"),
+        "one kernel",
+    ),
+    "YAML: no length": ("r.yaml", yaml_text(MOTION + "motion: {angle: 3}\n"), "length is missing"),
+    "YAML: length in words": ("r.yaml", yaml_text(MOTION + "motion: {length: long}\n"), "'long'"),
+    "YAML: radius below 0": ("r.yaml", yaml_text(MOTION + "defocus: {radius: -2}\n"), "-2"),
+    "YAML: absurd radius": ("r.yaml", yaml_text(MOTION + "defocus: {radius: 100000}\n"), "at most"),
+    "YAML: bad rectangle": (
+        "r.yaml",
+        yaml_text("regions:\n  - rectangle: [1, 2]\n    defocus: {radius: 2}\n"),
         "left, top",
     ),
-    "recipe: bad polygon": (
+    "YAML: bad polygon": (
         "r.yaml",
-        recipe("regions:\n  - polygon: [[1, 2]]\n    defocus: {radius: 2}\n"),
+        yaml_text("regions:\n  - polygon: [[1, 2]]\n    defocus: {radius: 2}\n"),
         "three corners",
     ),
-    "recipe: missing mask": ("r.yaml", recipe("regions:\n  - mask: no.png\n    defocus: {radius: 2}\n"), "no.png"),
-    "recipe: map of unknown kind": ("r.yaml", recipe("map: r.yaml\n"), "say what it holds"),
-    "recipe: to itself": ("r.yaml", recipe("blur: r.yaml\n"), "cannot point to a recipe"),
-    "recipe: two forms": ("r.yaml", recipe("blur: a\nkernels: b\n"), "give one of them"),
-    "recipe: bad units": ("r.yaml", recipe("background: {defocus: {radius: 2}}\nunits: inch\n"), "units 'inch'"),
+    "YAML: missing mask": ("r.yaml", yaml_text("regions:\n  - mask: no.png\n    defocus: {radius: 2}\n"), "no.png"),
+    "YAML: map of unknown kind": ("r.yaml", yaml_text("map: r.yaml\n"), "say what it holds"),
+    "YAML: to itself": ("r.yaml", yaml_text("blur: r.yaml\n"), "cannot point to a blur file"),
+    "YAML: two forms": ("r.yaml", yaml_text("blur: a\nkernels: b\n"), "give one of them"),
+    "YAML: bad units": ("r.yaml", yaml_text("background: {defocus: {radius: 2}}\nunits: inch\n"), "units 'inch'"),
 }
 
 
@@ -289,13 +293,6 @@ def test_other_bad_calls(tmp_path: Path) -> None:
 
 def test_without_astropy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain_fits(tmp_path / "k.fits")
-    found = builtins.__import__
-
-    def refuse(name: str, *args: object, **kwargs: object) -> object:
-        if name.startswith("astropy"):
-            raise ImportError(name)
-        return found(name, *args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "astropy.io.fits", None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"pnpladmm\[astro\]"):
         read_blur(tmp_path / "k.fits", SIZE)

@@ -15,10 +15,11 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import Tikhonov
-from pnpladmm.methods import MOST_STEPS, method_from
 from pnpladmm.report import _parameters
-from pnpladmm.solvers.colour import FEWEST, ColourPlanes
-from pnpladmm.solvers.conjugate_gradient import DataStep, Descent, NormalMatrix, System, descend
+from pnpladmm.solvers.annealed import MOST_STEPS
+from pnpladmm.solvers.colour import MIN_STEPS, ColourPlanes
+from pnpladmm.solvers.conjugate_gradient import Descent, descend
+from pnpladmm.solvers.data_step import DataStep, NormalMatrix, NormalSystem
 from pnpladmm.tensors import InputError
 
 DOUBLE = torch.float64
@@ -53,7 +54,7 @@ def test_only_what_channels_have_in_common_is_spared() -> None:
     dim = ColourPlanes.of(coloured((1.0, 0.3, 0.01), mixed=False))
     assert int(dim.steps(torch.tensor([[20]])).min()) >= 16  # independent channels, however dim
     grey = torch.rand(1, 1, 9, 9, dtype=DOUBLE).expand(1, 3, 9, 9)
-    assert ColourPlanes.of(grey).steps(torch.tensor([[20, 1]])).tolist() == [[[20, FEWEST, FEWEST], [1, 1, 1]]]
+    assert ColourPlanes.of(grey).steps(torch.tensor([[20, 1]])).tolist() == [[[20, MIN_STEPS, MIN_STEPS], [1, 1, 1]]]
     two = ColourPlanes(torch.eye(2)[None], torch.eye(2)[None], torch.tensor([[1.0, 0.09]], dtype=DOUBLE))
     assert two.steps(torch.tensor([[39, 10]])).tolist() == [[[39, 12], [10, 3]]]  # in proportion to the amplitude
     tinted = grey + 0.05 * torch.randn(1, 3, 9, 9, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
@@ -116,10 +117,10 @@ def test_what_a_solve_used_is_freed_when_it_ends() -> None:
     p = problem.precision_for("test")
     gc.disable()
     try:
-        system = System(problem.operator, p, torch.tensor(40.0, dtype=DOUBLE))
+        system = NormalSystem(problem.operator, p, torch.tensor(40.0, dtype=DOUBLE))
         r = torch.rand_like(problem.observed)
-        descend(system.matrix, torch.zeros_like(r), r, torch.zeros(1), 3, system.precondition, system.buffers)
-        remains = weakref.ref(system), weakref.ref(system.matrix), weakref.ref(system.buffers)
+        system.descend(r, torch.zeros(1), 3)
+        remains = weakref.ref(system), weakref.ref(system.matrix)
         del system
         assert all(remain() is None for remain in remains)
         descent = Descent(lambda q: q, None, r, by_channel=True)
@@ -218,7 +219,7 @@ def test_precisions_alike_in_every_channel_are_one() -> None:
     images = []
     for given in (precision, precision.expand(1, 3, 24, 24)):
         masked = pl.Problem(problem.observed, problem.operator, pl.WeightedGaussian(given))
-        images.append(pl.solve(masked, method_from("fast", Tikhonov(), masked, row, 4), tolerance=0).image)
+        images.append(pl.solve(masked, pl.Annealed.from_settings(Tikhonov(), masked, row, 4), tolerance=0).image)
     torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-12)
 
 
@@ -238,7 +239,7 @@ def test_a_picture_is_restored_the_same_among_others() -> None:
 
     def restored(blur: pl.SpatiallyVaryingBlur, which: slice) -> Tensor:
         problem = pl.Problem(observed[which], blur, pl.Gaussian(sigma[which]))
-        return pl.solve(problem, method_from("fast", Tikhonov(), problem, row, 4), tolerance=0).image
+        return pl.solve(problem, pl.Annealed.from_settings(Tikhonov(), problem, row, 4), tolerance=0).image
 
     together = restored(both, slice(None))
     for b in range(2):
@@ -264,7 +265,7 @@ def test_steps_grow_with_the_root_of_the_condition_number() -> None:
         problem, _ = small_problem()
         observed = problem.observed.expand(torch.as_tensor(sigma).numel(), -1, -1, -1).contiguous()
         harder = pl.Problem(observed, operator or problem.operator, pl.Gaussian(sigma))
-        method = method_from("fast", Tikhonov(), harder, row, 5)
+        method = pl.Annealed.from_settings(Tikhonov(), harder, row, 5)
         assert isinstance(method, pl.Annealed)
         return torch.as_tensor(method.cg_iterations)
 
@@ -274,7 +275,7 @@ def test_steps_grow_with_the_root_of_the_condition_number() -> None:
     assert steps(1.0).tolist() == [[2] * 5]
     mask = pl.Mask(torch.rand(24, 24) > 0.5)
     assert steps(4e-3, mask).tolist() == [[31, 31, 31, 16, 8]]  # not preconditioned as a blur is
-    by_plane = method_from("fast", Tikhonov(), colour_problem(), row, 5)
+    by_plane = pl.Annealed.from_settings(Tikhonov(), colour_problem(), row, 5)
     assert isinstance(by_plane, pl.Annealed)
     assert torch.as_tensor(by_plane.cg_iterations).shape == (1, 5, 3)
 

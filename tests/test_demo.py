@@ -24,7 +24,7 @@ def small() -> demo.Demo:
 def restored(case: demo.Demo, denoiser: str, iterations: int) -> float:
     method = demo.demo_method(case, denoiser)
     result = solve(case.problem, method, iterations, 0)
-    return float(psnr(case.problem.observed_part(result.image), case.sharp))
+    return float(psnr(case.problem.crop_to_observed(result.image), case.sharp))
 
 
 def test_light_beats_total_variation_by_a_decibel(small: demo.Demo) -> None:

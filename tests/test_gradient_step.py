@@ -12,10 +12,11 @@ from torch import Tensor
 
 import pnpladmm as pl
 from gradient_step_cases import SIGMA, denoiser, network, pictures
-from pnpladmm.denoisers import pretrained
+from pnpladmm.denoisers import shipped
+from pnpladmm.denoisers.building import multiply_adds_per_pixel, read_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
+from pnpladmm.denoisers.loading import load_network
 from pnpladmm.denoisers.network import NetworkDenoiser, full_precision
-from pnpladmm.denoisers.pretrained import load_network, multiply_adds_per_pixel, read_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError, squared_norm
 from pnpladmm.workshop.training.checkpoint import write_weights
@@ -52,7 +53,7 @@ def test_the_passes_written_out_equal_automatic_differentiation() -> None:
     u = torch.randn(2, 2, 16, 24, dtype=torch.float64)
     sigma = torch.tensor([0.1, 0.3], dtype=torch.float64)
     inside, kept = (torch.rand(2, 1, 16, 24, dtype=torch.float64) < 0.9 for _ in range(2))
-    here = net.linearise(x, sigma, inside, kept=kept, products=True)
+    here = net.linearise(x, sigma, inside, counted=kept, products=True)
     g = (kept * net.residual(x, sigma, inside)).square().sum() / 2
     (gradient,) = torch.autograd.grad(g, x, create_graph=True)
     (product,) = torch.autograd.grad((gradient * u).sum(), x)
@@ -98,7 +99,7 @@ def test_tiles_change_nothing_but_rounding() -> None:
     assert net.halo == 56
     for shape in ((150, 139), (60, 147)):
         x = torch.rand(1, 3, *shape, dtype=torch.float64)
-        assert len(tiled._enter(x, torch.tensor([SIGMA])).tiles(144)) == 5
+        assert len(tiled._input(x, torch.tensor([SIGMA])).tiles(144)) == 5
         torch.testing.assert_close(tiled(x, SIGMA), whole(x, SIGMA), rtol=0, atol=1e-13)
         assert float(tiled.energy(x, SIGMA)) == pytest.approx(float(whole.energy(x, SIGMA)), rel=1e-12)
     assert float(tiled.curvature(x, SIGMA, 3)) == pytest.approx(float(whole.curvature(x, SIGMA, 3)), rel=1e-10)
@@ -265,8 +266,8 @@ def test_weight_files_are_recognised_and_bad_ones_refused(tmp_path: Path, monkey
     with pytest.raises(InputError, match=r"up2\.0\.inner\.bias is missing"):
         read_network(path)
 
-    monkeypatch.setattr(pretrained, "WEIGHTS_FOLDER", tmp_path)
-    monkeypatch.setattr(pretrained, "LARGE_WEIGHTS", "no_such_package")
+    monkeypatch.setattr(shipped, "WEIGHTS_FOLDER", tmp_path)
+    monkeypatch.setattr(shipped, "LARGE_WEIGHTS", "no_such_package")
     with pytest.raises(InputError, match=r"not installed: .*--network prox-drunet") as refused:
         pl.load_denoiser("prox-drunet")
     assert "\n" not in str(refused.value)

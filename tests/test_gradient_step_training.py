@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +20,19 @@ from PIL import Image
 from torch import Tensor
 
 import pnpladmm as pl
+from conftest import Run
 from gradient_step_cases import SIGMA, network, pictures
+from pnpladmm.denoisers.building import read_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
-from pnpladmm.denoisers.pretrained import load_network, read_network
+from pnpladmm.denoisers.loading import load_network
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.training import evaluate, gradient_step
+from pnpladmm.workshop.training import evaluate, points
 from pnpladmm.workshop.training.checkpoint import checkpoint_path, write_weights
 from pnpladmm.workshop.training.gradient_step import GradientStepTraining
 from pnpladmm.workshop.training.loop import Training, train
-from pnpladmm.workshop.training.recipe import Recipe
+from pnpladmm.workshop.training.plan import Penalty, Plan
+
+PNPLADMM = [sys.executable, "-c", "from pnpladmm.cli import main; main()"]
 
 
 @pytest.fixture(scope="module")
@@ -40,22 +45,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def recipe(folder: Path, out: Path, **changes: object) -> Recipe:
-    tiny = Recipe(
+def make_plan(folder: Path, out: Path, penalty: dict[str, Any] | None = None, **changes: object) -> Plan:
+    tiny = Plan(
         data=folder, out=out, network="prox-drunet", channels=1, steps=60, batch=4, crop=16, widths=(8, 8, 8),
-        blocks=1, warmup_steps=5, log_steps=10, checkpoint_seconds=0.0, learning_rate=5e-3, penalty_crops=4,
-        penalty_crop=16, penalty_every=2, penalty_from=0.0,
+        blocks=1, warmup_steps=5, log_steps=10, checkpoint_seconds=0.0, learning_rate=5e-3,
+        penalty=replace(Penalty(points=4, side=16, every=2, begin=0.0), **(penalty or {})),
     )  # fmt: skip
     return replace(tiny, **changes)  # type: ignore[arg-type]
 
 
 def test_a_training_lowers_the_loss_and_leaves_weights_and_a_card(folder: Path, tmp_path: Path) -> None:
     seen = []
-    card = train(recipe(folder, tmp_path / "w.safetensors", steps=200, validation=folder), seen.append)
+    card = train(make_plan(folder, tmp_path / "w.safetensors", steps=200, validation=folder), seen.append)
     assert sum(p.loss for p in seen[-3:]) < 0.7 * sum(p.loss for p in seen[:3])
     assert "lambda in the pool" in str(seen[0])
     assert "in pictures 5:" in str(seen[-1])
-    assert "at calm points" not in str(seen[-1])
+    assert "with little noise" not in str(seen[-1])
     assert set(card["psnr"]) == {"5", "15", "25", "50"}
     assert card["penalty"]["margin"] == 0.05
     assert "growth" not in card["penalty"]
@@ -69,10 +74,11 @@ def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path,
     steep = network(curvature=1.6).float()
     write_weights(tmp_path / "steep.safetensors", steep.state_dict(), {})
     found = {}
-    for name, penalty in (("without", 0.0), ("with", 30.0)):
-        plan = recipe(
+    for name, weight in (("without", 0.0), ("with", 30.0)):
+        plan = make_plan(
             folder, tmp_path / f"{name}.safetensors", start=tmp_path / "steep.safetensors", steps=50, ema=0.8,
-            learning_rate=1e-3, penalty=penalty, penalty_crop=40, penalty_every=1,
+            learning_rate=1e-3,
+            penalty={"weight": weight, "side": 40, "every": 1},
         )  # fmt: skip
         train(plan)
         d = load_network(plan.out)
@@ -86,7 +92,7 @@ def test_the_penalty_pushes_the_largest_eigenvalue_below_its_bound(folder: Path,
 @pytest.mark.parametrize(("clip", "limit"), [(1.0, 1.0), (None, 100.0)])
 def test_gradients_are_cut_to_the_limit(folder: Path, tmp_path: Path, clip: float | None, limit: float) -> None:
     """100 by default: cut to 1, as for other networks, error and penalty would take turns at one length."""
-    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors", penalty=3e5, clip=clip))
+    training = GradientStepTraining(make_plan(folder, tmp_path / "w.safetensors", penalty={"weight": 3e5}, clip=clip))
     training._advance()
     gradients = [p.grad.flatten() for p in training.network.parameters() if p.grad is not None]
     assert float(torch.cat(gradients).norm()) == pytest.approx(limit, rel=1e-3)
@@ -95,19 +101,19 @@ def test_gradients_are_cut_to_the_limit(folder: Path, tmp_path: Path, clip: floa
 def test_the_gradient_of_the_penalty_is_that_of_the_excess_at_both_ends(folder: Path, tmp_path: Path) -> None:
     """A short step along it lowers the mean excess by as much as the gradient says."""
     write_weights(tmp_path / "start.safetensors", network(curvature=1.6).float().state_dict(), {})
-    plan = recipe(
-        folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", penalty_crop=40, penalty=3.0,
-        growth=0.1,
+    plan = make_plan(
+        folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors",
+        penalty={"side": 40, "weight": 3.0, "growth": 0.1},
     )  # fmt: skip
     training = GradientStepTraining(plan)
-    pool = training.more
+    pool = training.extra
     end, bound = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.tensor([0.95, 0.1, 0.95, 0.1])
     pool["end"], pool["sigma"] = end, torch.full((4,), 5 / 255)
     points = pool["v"], pool["sigma"]
     training._add_gradients()
     u, inside = pool["u"], pool["inside"]  # no point gives way at its first visit
-    assert torch.isfinite(training._met[1]).tolist() == [True, False, True, False]
-    assert torch.isfinite(training._met[-1]).tolist() == [False, True, False, True]
+    assert torch.isfinite(training._last[1]).tolist() == [True, False, True, False]
+    assert torch.isfinite(training._last[-1]).tolist() == [False, True, False, True]
 
     def excess() -> Tensor:
         with torch.no_grad():
@@ -129,14 +135,14 @@ def test_the_gradient_of_the_penalty_is_that_of_the_excess_at_both_ends(folder: 
 def test_points_climb_near_their_bound_and_leave_when_far_below_or_old(
     folder: Path, tmp_path: Path, end: float, bound: float
 ) -> None:
-    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors", penalty_crops=7, growth=0.1))
-    pool = training.more
+    training = GradientStepTraining(make_plan(folder, tmp_path / "w.safetensors", penalty={"points": 7, "growth": 0.1}))
+    pool = training.extra
     pool["end"] = torch.full((7,), end)
     pool["curvature"] = bound + torch.tensor([0.25, 0.02, -0.45, -0.45, 0.02, 0.25, math.nan])
     pool["visits"] = torch.tensor([9.0, 5.0, 0.0, 1.0, 9.0, 19.0, 0.0])
     before = {key: value.clone() for key, value in pool.items()}
     uphill = 1e-9 * torch.randn(pool["v"].shape, generator=torch.Generator().manual_seed(0))
-    training._move_on(torch.ones_like(pool["v"]), uphill)
+    training.pool.move_on(pool, torch.ones_like(pool["v"]), uphill)
     climbed = pool["v"] - (before["v"] - 1 if end < 0 else before["v"])  # where `D` takes the lower ones
     moved = climbed.flatten(1).norm(dim=1) / before["sigma"]
     assert moved[0] == 0  # beyond the bound by more than the margin: the worst are not made worse
@@ -151,18 +157,18 @@ def test_points_climb_near_their_bound_and_leave_when_far_below_or_old(
 
 def test_climbing_finds_larger_eigenvalues(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same points, visited seven times by a network that does not learn, with and without the climb."""
-    monkeypatch.setattr(gradient_step, "CLIMB", 0.2)  # short steps, so that none goes past what it climbs
+    monkeypatch.setattr(points, "CLIMB", 0.2)  # short steps, so that none goes past what it climbs
     write_weights(tmp_path / "start.safetensors", network(curvature=0.4).float().state_dict(), {})
-    plan = recipe(folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", penalty_crop=40)
+    plan = make_plan(folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", penalty={"side": 40})
     reached = []
     for climbing in (True, False):
         training = GradientStepTraining(plan)
-        began = dict(training.more)
+        began = dict(training.extra)
         for _ in range(7):
             training._add_gradients()
-            kept = training.more if climbing else {**began, "u": training.more["u"]}
-            training.more = {**kept, "visits": began["visits"]}  # so that none gives way
-        reached.append(training._met[1])
+            kept = training.extra if climbing else {**began, "u": training.extra["u"]}
+            training.extra = {**kept, "visits": began["visits"]}  # so that none gives way
+        reached.append(training._last[1])
     assert bool(torch.isfinite(torch.stack(reached)).all())
     assert bool((reached[0] > reached[1]).all())
     assert float((reached[0] - reached[1]).mean()) > 0.005
@@ -173,12 +179,12 @@ def test_most_upper_points_have_the_noise_that_the_denoiser_is_told_and_lower_on
     grey = tmp_path / "grey"
     grey.mkdir()
     Image.new("RGB", (64, 64), (128, 128, 128)).save(grey / "flat.png")
-    plan = recipe(grey, tmp_path / "w.safetensors", penalty_crops=400, penalty_crop=32)
-    assert bool((GradientStepTraining(plan).more["end"] > 0).all())  # the lower end is nobody's unless it has a bound
-    points = GradientStepTraining(replace(plan, growth=0.0)).more
-    inside = points["inside"].bool()
-    noise = torch.stack([v[kept].std() for v, kept in zip(points["v"], inside, strict=True)]) / points["sigma"]
-    lower = points["end"] < 0
+    plan = make_plan(grey, tmp_path / "w.safetensors", penalty={"points": 400, "side": 32})
+    assert bool((GradientStepTraining(plan).extra["end"] > 0).all())  # the lower end is nobody's unless it has a bound
+    pool = GradientStepTraining(replace(plan, penalty=replace(plan.penalty, growth=0.0))).extra
+    inside = pool["inside"].bool()
+    noise = torch.stack([v[kept].std() for v, kept in zip(pool["v"], inside, strict=True)]) / pool["sigma"]
+    lower = pool["end"] < 0
     assert int(lower.sum()) == 120
     assert float(noise[lower].max()) < 0.55
     noise = noise[~lower]
@@ -193,10 +199,10 @@ def test_lower_points_are_smooth(tmp_path: Path) -> None:
     rough = tmp_path / "rough"
     rough.mkdir()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(rough / "a.png")
-    plan = recipe(rough, tmp_path / "w.safetensors", penalty_crops=200, penalty_crop=32, growth=0.0)
-    points = GradientStepTraining(plan).more
-    differences = points["v"][..., :24, :24].diff(dim=3).flatten(1).std(dim=1)
-    lower = points["end"] < 0
+    plan = make_plan(rough, tmp_path / "w.safetensors", penalty={"points": 200, "side": 32, "growth": 0.0})
+    pool = GradientStepTraining(plan).extra
+    differences = pool["v"][..., :24, :24].diff(dim=3).flatten(1).std(dim=1)
+    lower = pool["end"] < 0
     assert float(differences[lower].median()) < 0.5 * float(differences[~lower].median())
 
 
@@ -204,41 +210,43 @@ def test_a_relaxation_belongs_to_the_weights_it_was_found_for(folder: Path, tmp_
     relaxed = network().float()
     relaxed.relaxation.fill_(0.5)
     write_weights(tmp_path / "start.safetensors", relaxed.state_dict(), {})
-    plan = recipe(folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", steps=1)
+    plan = make_plan(folder, tmp_path / "w.safetensors", start=tmp_path / "start.safetensors", steps=1)
     assert train(plan)["relaxation"] == 1
     assert float(read_network(plan.out).state_dict()["relaxation"]) == 1
 
 
 def test_crops_end_where_pictures_do(folder: Path, tmp_path: Path) -> None:
-    training = GradientStepTraining(recipe(folder, tmp_path / "w.safetensors"))
-    inside = training._cut(torch.zeros(400, 1, 16, 24))
+    training = GradientStepTraining(make_plan(folder, tmp_path / "w.safetensors"))
+    inside = training.pool.cut(torch.zeros(400, 1, 16, 24))
     heights, widths = inside[:, 0, :, 0].sum(1), inside[:, 0, 0, :].sum(1)
     assert torch.equal(inside.sum((1, 2, 3)), heights * widths)
     assert set(heights.tolist()) == set(range(9, 17))
     assert set(widths.tolist()) == set(range(17, 25))
     assert 0.45 < float((heights == 16).float().mean()) < 0.62
-    v, u, kept = (training.more[key] for key in ("v", "u", "inside"))
+    v, u, kept = (training.extra[key] for key in ("v", "u", "inside"))
     assert torch.equal(v, v * kept)
     assert torch.equal(u, u * kept)
 
 
 def test_resuming_is_as_if_never_stopped(folder: Path, tmp_path: Path) -> None:
-    whole = recipe(folder, tmp_path / "whole.safetensors", steps=20)
+    whole = make_plan(folder, tmp_path / "whole.safetensors", steps=20)
     train(whole)
     torn = GradientStepTraining(replace(whole, out=tmp_path / "torn.safetensors"))
     for _ in range(10):
         torn._advance()
     torn.save()
-    assert train(torn.recipe)["steps"] == 20
-    a, b = (read_network(plan.out).state_dict() for plan in (whole, torn.recipe))
+    assert train(torn.plan)["steps"] == 20
+    a, b = (read_network(plan.out).state_dict() for plan in (whole, torn.plan))
     assert all(torch.equal(a[key], b[key]) for key in a)
-    other = GradientStepTraining(replace(torn.recipe, penalty_crops=2))  # another pool: begun anew
-    assert other.more["v"].shape[0] == 2
-    del torn.more["end"]
+    fewer = replace(torn.plan.penalty, points=2)
+    other = GradientStepTraining(replace(torn.plan, penalty=fewer))  # another pool: begun anew
+    assert other.extra["v"].shape[0] == 2
+    del torn.extra["end"]
     torn.save()  # as one of an earlier version: its pool cannot be used
-    assert bool((GradientStepTraining(replace(torn.recipe, growth=0.0)).more["end"] < 0).any())
+    both_ends = replace(torn.plan, penalty=replace(torn.plan.penalty, growth=0.0))
+    assert bool((GradientStepTraining(both_ends).extra["end"] < 0).any())
     with pytest.raises(InputError, match="at least 256 pixels"):
-        GradientStepTraining(replace(whole, penalty_crop=256))
+        GradientStepTraining(replace(whole, penalty=replace(whole.penalty, side=256)))
     with pytest.raises(InputError, match="holds a prox-drunet"):
         Training(replace(whole, network="light", start=whole.out, out=tmp_path / "l.safetensors"))
 
@@ -247,7 +255,7 @@ def test_killed_and_resumed_it_reaches_the_same_step(folder: Path, tmp_path: Pat
     out = tmp_path / "torn.safetensors"
     options = "--network prox-drunet --channels 1 --steps 60 --batch 4 --crop 16 --widths 8,8,8 --blocks 1"
     options += " --log-steps 5 --warmup-steps 5 --checkpoint-seconds 0 --penalty-crops 4 --penalty-crop 16"
-    command = [sys.executable, "-m", "pnpladmm.workshop.training", str(folder), str(out), *options.split()]
+    command = [*PNPLADMM, "train", str(folder), str(out), *options.split()]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         deadline = time.monotonic() + 60
@@ -266,7 +274,7 @@ def test_pictures_wait_for_company_only_while_they_are_few_and_small(monkeypatch
     monkeypatch.setattr(evaluate, "BATCH", 2)
     monkeypatch.setattr(evaluate, "LARGE", 1000)
     sizes = [4, 5, 4, 50, 5, 6, 7, 8, 9, 10, 11, 12, 13, 6]
-    groups = list(evaluate._alike((torch.zeros(1, 1, n, n), torch.ones(1, 1, n, n)) for n in sizes))
+    groups = list(evaluate._same_sizes((torch.zeros(1, 1, n, n), torch.ones(1, 1, n, n)) for n in sizes))
     assert all(clean.shape == noise.shape for clean, noise in groups)
     # A pair, a large one, a pair, eight that were too many, and what is left.
     assert [(len(x), x.shape[-1]) for x, _ in groups] == (
@@ -292,22 +300,26 @@ def test_the_curvature_table_measures_every_picture_by_itself(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    "change", [{"penalty": -1.0}, {"margin": 1.0}, {"penalty_crop": 20}, {"penalty_every": 0}, {"growth": -0.1}]
+    "change", [{"weight": -1.0}, {"margin": 1.0}, {"side": 20}, {"every": 0}, {"growth": -0.1}, {"points": 0}]
 )
-def test_settings_that_cannot_be_trained_with_are_refused(folder: Path, change: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=next(iter(change))):
-        recipe(folder, Path("w.safetensors"), **change)
+def test_settings_that_cannot_be_trained_with_are_refused(change: dict[str, float]) -> None:
+    ((name, value),) = change.items()
+    with pytest.raises(InputError, match=f"penalty.{name} = {value}: give"):
+        Penalty(**change)  # type: ignore[arg-type]
 
 
-def test_the_curvature_table(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_curvature_table(folder: Path, tmp_path: Path, run: Run) -> None:
     path = tmp_path / "w.safetensors"
     write_weights(path, network(3, curvature=0.5).state_dict(), {"network": "prox-drunet"})
-    given = [str(path), str(folder), "--curvature", "--sigmas", "15", "--products", "8", "--limit", "2", "--card"]
-    assert evaluate.main(given) == 0
-    row = capsys.readouterr().out.splitlines()[2].split("|")
-    before = float(row[2])
-    assert evaluate.main([*given, "--relaxation", "0.5"]) == 0
-    after = float(capsys.readouterr().out.splitlines()[2].split("|")[2])
+    options = ["--sigmas", "15", "--products", "8", "--limit", "2", "--card", "--table", "curvature"]
+
+    def measure(*options: str) -> float:
+        code, out, err = run("train", "evaluate", str(path), str(folder), *options)
+        assert (code, err) == (0, "")
+        return float(out.splitlines()[2].split("|")[2])
+
+    before = measure(*options)
+    after = measure(*options, "--relaxation", "0.5")
     assert after == pytest.approx(before / 2, rel=0.01)
     card = json.loads((tmp_path / "w.json").read_text())
     assert card["relaxation"] == 0.5
@@ -315,14 +327,14 @@ def test_the_curvature_table(folder: Path, tmp_path: Path, capsys: pytest.Captur
     d = pl.load_denoiser(path)
     assert isinstance(d, GradientStepDenoiser)
     assert d.relaxation == 0.5
-    assert evaluate.main([str(path), str(folder), "--growth", "--sigmas", "5", "--products", "8", "--card"]) == 0
-    row = capsys.readouterr().out.splitlines()[2].split("|")
+    growth = measure(*["--table", "growth", "--sigmas", "5", "--products", "8", "--card"])
     grown = [float(d.growth(evaluate.read_tensor(file, 3), 5 / 255, 8)) for file in sorted(folder.iterdir())]
-    assert float(row[2]) == pytest.approx(max(grown), abs=1e-4)
+    assert growth == pytest.approx(max(grown), abs=1e-4)
     assert max(grown) > 0.01
     assert json.loads((tmp_path / "w.json").read_text())["growth"]["5"] == pytest.approx(max(grown), abs=1e-4)
-    assert evaluate.main(["light", str(folder), "--curvature"]) == 2
-    assert "no gradient step" in capsys.readouterr().err
+    code, _, err = run("train", "evaluate", "light", str(folder), "--table", "curvature")
+    assert code == 2
+    assert "no gradient step" in err
 
 
 # --- on a GPU ----------------------------------------------------------------------------------------------------
@@ -343,5 +355,5 @@ def test_a_gpu_agrees_with_the_cpu_in_float32(folder: Path, tmp_path: Path) -> N
     torch.testing.assert_close(gpu.energy(w, SIGMA).cpu(), energy, rtol=1e-5, atol=0)
     torch.testing.assert_close(gpu.curvature(w, SIGMA).cpu(), curvature, rtol=1e-4, atol=0)
     assert torch.equal(gpu(w, SIGMA), gpu(w, SIGMA))
-    plan = recipe(folder, tmp_path / "t.safetensors", device="cuda", precision="bfloat16", steps=6)
+    plan = make_plan(folder, tmp_path / "t.safetensors", device="cuda", precision="bfloat16", steps=6)
     assert math.isfinite(train(plan)["final_loss"])

@@ -17,10 +17,9 @@ from pnpladmm.denoisers import Tikhonov, relaxed
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.relaxed import Relaxed
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
-from pnpladmm.methods import make_method
-from pnpladmm.solvers import LeapingLADMM, leaping
+from pnpladmm.solvers import LeapingLADMM, leaping, make_method, settings
 from pnpladmm.solvers.ladmm import LADMMState
-from pnpladmm.solvers.leaping import REACH_LEAST, LeapingState, _farther
+from pnpladmm.solvers.leaping import LEAST_REACH, LeapingState, _extra_step
 from pnpladmm.tensors import PerPicture
 
 BOTH = (pl.LADMM, LeapingLADMM)
@@ -43,7 +42,7 @@ def leap(B: Tensor, b: Tensor, v: Tensor, reach: float) -> Tensor:
     points = v + torch.randn(1, 4, 4, dtype=torch.float64, generator=generator)
     shaped = (1, 4, 1, 2, 2)
     now, move = (a.reshape(1, 1, 2, 2) for a in (v, f(v)))
-    extra, _ = _farther(points.reshape(shaped), f(points).reshape(shaped), now, move, torch.tensor([reach]).double())
+    extra, _ = _extra_step(points.reshape(shaped), f(points).reshape(shaped), now, move, torch.tensor([reach]).double())
     return (now + move + extra).flatten()
 
 
@@ -78,7 +77,7 @@ def test_directions_that_are_only_rounding_are_left_out() -> None:
     pick = torch.rand((1, 3, *v.shape[1:]), generator=generator) < 0.5
     points = torch.where(pick, torch.nextafter(v, torch.tensor(2.0)).unsqueeze(1), v.unsqueeze(1))
     noise = 1e-7 * torch.randn(points.shape, generator=generator)
-    extra, shrink = _farther(points, f.unsqueeze(1) + noise, v, f, torch.tensor([500.0]).double())
+    extra, shrink = _extra_step(points, f.unsqueeze(1) + noise, v, f, torch.tensor([500.0]).double())
     assert float(extra.norm()) == 0
     assert bool(shrink)
 
@@ -122,8 +121,8 @@ def test_the_lagrangian_never_rises_and_the_run_is_checked() -> None:
     taken = [s for s in seen if s.iteration % 5 == 0 and torch.equal(s.z, s.Hx)]
     assert len(taken) >= 3
     for s in taken:  # a start that the theorem is about, and a picture that the denoiser made
-        assert s.v is not None
-        torch.testing.assert_close(s.x, method.denoiser(s.v, SIGMA), rtol=1e-12, atol=1e-14)
+        assert s.denoised_from is not None
+        torch.testing.assert_close(s.x, method.denoiser(s.denoised_from, SIGMA), rtol=1e-12, atol=1e-14)
         torch.testing.assert_close(
             s.u, (s.z - problem.observed) / SIGMA**2 / float(method.beta), rtol=1e-12, atol=1e-14
         )
@@ -164,7 +163,7 @@ def test_where_no_leap_is_taken_it_is_ladmm() -> None:
         result = pl.solve(problem, LeapingLADMM.certified(changed(net, 6, more), problem, SIGMA), 23, 0)
         assert torch.equal(result.image, plain.image)
         assert isinstance(result.state, LeapingState)
-        assert float(result.state.reach) == REACH_LEAST
+        assert float(result.state.reach) == LEAST_REACH
 
 
 def test_a_leap_hides_no_iteration_that_raised_the_lagrangian() -> None:
@@ -189,12 +188,12 @@ def test_after_its_last_leap_it_is_ladmm(monkeypatch: pytest.MonkeyPatch) -> Non
     d = denoiser(network())
     method = LeapingLADMM.certified(d, problem, SIGMA)
     at_10 = pl.solve(problem, method, 10, 0).state
-    monkeypatch.setattr(leaping, "MOST", 2)
+    monkeypatch.setattr(leaping, "MAX_LEAPS", 2)
     result = pl.solve(problem, method, 23, 0)
     assert int(result.history.denoiser_calls[-1]) == 25
     plain = pl.LADMM(d, SIGMA, beta=method.beta, L_x=method.L_x)
     assert isinstance(at_10, LeapingState)
-    same = LADMMState(x=at_10.x, z=at_10.z, u=at_10.u, Hx=at_10.Hx, v=at_10.v, iteration=10)
+    same = LADMMState(x=at_10.x, z=at_10.z, u=at_10.u, Hx=at_10.Hx, denoised_from=at_10.denoised_from, iteration=10)
     assert torch.equal(result.image, pl.solve(problem, plain, 13, 0, start=same).image)
 
 
@@ -280,7 +279,7 @@ def test_certified_runs_of_gradient_steps_leap_with_the_tuned_relaxation() -> No
     sigma = torch.tensor([10 / 255], dtype=torch.float64)
     method = make_method("certified", denoiser(network(), name="prox-drunet"), problem, sigma)
     assert isinstance(method, LeapingLADMM)
-    row = pl.settings.shipped_settings()["prox-drunet"]["certified"][10.0]
+    row = settings.shipped_settings()["prox-drunet"]["certified"][10.0]
     assert float(method.sigma_d) == pytest.approx(row["sigma_d"] / 255)
     assert isinstance(method.denoiser, Relaxed)
     assert float(method.denoiser.gamma) == pytest.approx(row["relaxation"])

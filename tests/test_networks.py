@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from pnpladmm.denoisers.base import Promise, promise_of
+from pnpladmm.denoisers.building import multiply_adds_per_pixel, new_network
+from pnpladmm.denoisers.callables import as_denoiser
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.network import NetworkDenoiser, as_denoiser
-from pnpladmm.denoisers.pretrained import load_network, multiply_adds_per_pixel, new_network
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.tensors import InputError
 
 SMALL = {"drunet": (4, 6, 8, 8), "light": (8, 12, 16)}

@@ -131,5 +131,5 @@ def test_fits_packed_by_gzip_or_tiles(tmp_path: Path) -> None:
 
 def test_fits_without_astropy_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fits.PrimaryHDU(noise((H, W), "float32")).writeto(tmp_path / "a.fits")
-    monkeypatch.setitem(sys.modules, "astropy.io", None)
-    refused(lambda: read_picture(tmp_path / "a.fits"), r"a\.fits.*pip install pnpladmm\[astro\]")
+    monkeypatch.setitem(sys.modules, "astropy.io.fits", None)
+    refused(lambda: read_picture(tmp_path / "a.fits"), r"a\.fits.*pip install 'pnpladmm\[astro\]'")

@@ -46,7 +46,7 @@ def test_pictures_of_arrays(tmp_path: Path) -> None:
     np.testing.assert_array_equal(imagecodecs.png_decode((tmp_path / "a.png").read_bytes()), grey)
     write_picture(tmp_path / "b.tif", picture)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), batch.permute(0, 2, 3, 1).numpy())
-    written = write_picture(tmp_path / "c.png", Picture.from_array(batch[:1], "uint8"))
+    written = write_picture(tmp_path / "c.png", Picture.from_array(batch[:1]).with_depth("uint8"))
     assert written.dtype == "uint8"
     assert Picture.from_array(torch.rand(3, 4, 4)).pixels.shape == (1, 3, 4, 4)
     assert Picture.from_array(np.random.default_rng(0).random((3, 4, 4))).pixels.shape == (1, 4, 3, 4)
@@ -55,7 +55,7 @@ def test_pictures_of_arrays(tmp_path: Path) -> None:
     refused(lambda: Picture.from_array(np.zeros((9, 9, 9))), r"shape \(9, 9, 9\)")
     refused(lambda: Picture.from_array(np.zeros((9, 9), np.int64)), "int64")
     refused(lambda: Picture.from_array(np.zeros((0, 9), np.uint8)), r"\(0, 9\)")
-    refused(lambda: Picture.from_array(grey, "uint7"), "uint7")
+    refused(lambda: Picture.from_array(grey).with_depth("uint7"), "uint7")
     refused(lambda: picture.with_pixels(batch[:1]), "do not fit")
     refused(lambda: picture.with_pixels(batch / 0), "finite")
 
@@ -93,7 +93,7 @@ def test_float_files_beyond_one_come_back_exactly(tmp_path: Path) -> None:
 
 def test_integers_are_rounded_half_to_even_and_clipped_never_wrapped(tmp_path: Path) -> None:
     pixels = torch.tensor([[[[-0.5, 0.5 / 255, 1.5 / 255, 2.5 / 255, 1.0, 1.2, 300.0]]]], dtype=torch.float64)
-    picture = Picture.from_array(pixels, "uint8")
+    picture = Picture.from_array(pixels).with_depth("uint8")
     assert picture.clipped == 3
     written = write_picture(tmp_path / "a.png", picture)
     assert written.clipped == 3

@@ -13,18 +13,18 @@ import torch
 
 import pnpladmm as pl
 from conftest import positive_blur
+from pnpladmm.denoisers.building import new_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.denoisers.pretrained import new_network
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.settings import shipped_settings
 from pnpladmm.solvers import LADMM, solve
+from pnpladmm.solvers.settings import shipped_settings
 from pnpladmm.workshop.experiments import proof
+from pnpladmm.workshop.experiments.comparison import chosen_methods
 from pnpladmm.workshop.experiments.everything import redraw
 from pnpladmm.workshop.experiments.proof import make_proof
 from pnpladmm.workshop.experiments.proof_page import summary
-from pnpladmm.workshop.experiments.protocol import chosen_methods
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.training.checkpoint import write_weights
 
@@ -87,7 +87,7 @@ def test_a_run_is_reported_as_it_was(tame: tuple[Setup, dict[str, Any]]) -> None
     norms = []
     for state in (states[0], states[-1]):
         misfit = (state.Hx - batch.problem.observed) / (10 / 255) ** 2
-        slope = batch.problem.operator.adjoint(misfit) + inside.L_x.view(-1, 1, 1, 1) * (state.v - state.x)
+        slope = batch.problem.operator.adjoint(misfit) + inside.L_x.view(-1, 1, 1, 1) * (state.denoised_from - state.x)
         norms.append(slope.double().flatten(1).norm(dim=1))
     runs = [run for run in data["runs"] if run["start"] == "warm"]
     for i, run in enumerate(runs):

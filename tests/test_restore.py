@@ -13,11 +13,10 @@ import torch
 
 import pnpladmm as pl
 from conftest import picture
-from pnpladmm import settings
 from pnpladmm.blur import gaussian, motion
-from pnpladmm.methods import METHODS, make_method
 from pnpladmm.metrics import psnr
 from pnpladmm.restore import saturated
+from pnpladmm.solvers import METHODS, make_method, settings
 from pnpladmm.solvers.certificate import Level
 
 SIGMA = 4 / 255

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pnpladmm as pl
-from pnpladmm import settings
+from pnpladmm.solvers import settings
 
 
 def test_settings_follow_the_noise() -> None:

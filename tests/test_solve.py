@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +17,8 @@ import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold, Tikhonov
 from pnpladmm.metrics import psnr
-from pnpladmm.solvers import Method, Progress, annealed
+from pnpladmm.solvers import Method, Progress, Workspace, annealed
+from pnpladmm.solvers.annealed import AnnealedState
 
 SIGMA = 0.05
 SMOOTH = 1.3 / SIGMA**2
@@ -74,7 +78,7 @@ def test_history_holds_what_its_names_say() -> None:
         assert float(history.u_change[k]) == pytest.approx(float((new.Hx - new.z).norm() / new.z.norm()))
         fit = (problem.operator.forward(new.x) - problem.observed).square().sum() / (2 * SIGMA**2)
         assert float(history.data_fit[k]) == pytest.approx(float(fit))
-        prior = method.L_x * method.denoiser.prior(new.x, new.v, method.sigma_d)
+        prior = method.L_x * method.denoiser.prior(new.x, new.denoised_from, method.sigma_d)
         assert float(history.objective[k]) == pytest.approx(float(fit + prior))
         w, gap = method.beta * new.u, new.Hx - new.z
         lagrangian = (new.z - problem.observed).square().sum() / (2 * SIGMA**2) + prior
@@ -207,7 +211,7 @@ def test_default_starts_lie_where_the_picture_lies() -> None:
     start = pl.Problem(sharp, unknown, pl.Gaussian(0.1)).default_start()
     assert start.shape == (1, 1, 37, 37)
     assert torch.equal(start[..., 2:34, 2:34], sharp)
-    assert torch.equal(pl.Problem(sharp, unknown, pl.Gaussian(0.1)).observed_part(start), sharp)
+    assert torch.equal(pl.Problem(sharp, unknown, pl.Gaussian(0.1)).crop_to_observed(start), sharp)
     decimation = pl.Decimation(3)
     ramp = torch.arange(24, dtype=torch.float64).expand(1, 1, 24, 24)
     start = pl.Problem(decimation.forward(ramp), decimation, pl.Gaussian(0.1)).default_start()
@@ -323,16 +327,33 @@ def test_without_record_the_picture_is_the_same_and_the_history_short() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_run_leaves_nothing_in_its_problem(fails: bool) -> None:
-    """What a GPU recorded for it is large, and good for that run only."""
+def test_a_workspace_is_made_for_a_run_and_freed_with_it(fails: bool) -> None:
+    """What a GPU records for a run is large, and good for that run only. The problem stays what it was."""
     problem, _ = small_problem()
+    before = dict(vars(problem))
+    seen: list[weakref.ref[Workspace]] = []
 
-    def leave(x: Tensor, sigma: object) -> Tensor:
-        problem.kept["graph"] = x
-        if fails:
-            raise ArithmeticError
-        return x
+    class Watched(pl.Annealed):
+        def step_in(self, workspace: Workspace | None, problem: pl.Problem, state: AnnealedState) -> AnnealedState:
+            assert workspace is not None
+            assert not seen or seen[-1]() is workspace  # the same in all steps
+            seen.append(weakref.ref(workspace))
+            if fails and len(seen) == 2:
+                raise ArithmeticError
+            return super().step_in(workspace, problem, state)
 
     with pytest.raises(ArithmeticError) if fails else nullcontext():
-        pl.solve(problem, pl.Annealed(leave, 0.02, calls=2))
-    assert problem.kept == {}
+        pl.solve(problem, Watched(SoftThreshold(), 0.02, calls=2))
+    assert len(seen) == 2
+    gc.collect()  # the traceback of the error held it
+    assert all(workspace() is None for workspace in seen)
+    derived = {"shape", "norm_squared", "colour_planes"}
+    assert {name: value for name, value in vars(problem).items() if name not in derived} == before
+
+
+def test_steps_by_hand_are_those_of_the_loop(method: Method[Any]) -> None:
+    problem, _ = small_problem()
+    state = method.init(problem)
+    for _ in range(3):
+        state = method.step(problem, state)
+    assert torch.equal(state.x, pl.solve(problem, method, 3, 0).image)

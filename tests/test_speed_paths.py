@@ -16,7 +16,9 @@ from pnpladmm.denoisers import Promise, Tikhonov
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.operators import preconditioner
 from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, fast_size, is_smooth, windows
-from pnpladmm.solvers.conjugate_gradient import DataStep, _products, conjugate_gradient, squared
+from pnpladmm.solvers.conjugate_gradient import conjugate_gradient
+from pnpladmm.solvers.data_step import DataStep
+from pnpladmm.solvers.inner_products import products, squared
 from pnpladmm.tensors import per_picture
 
 DOUBLE = torch.float64
@@ -282,9 +284,9 @@ class Evaluated:
 
 def test_sums_by_lines_are_those_of_float64() -> None:
     a, b = torch.randn(2, 3, 3, 200, 210)
-    products = a.double() * b.double()
-    error = _products(a, b, by_channel=False)[:, 0] - products.sum((1, 2, 3))
-    assert float(error.abs().max()) < 1e-7 * float(products.abs().sum((1, 2, 3)).max())
+    exact = a.double() * b.double()
+    error = products(a, b, by_channel=False)[:, 0] - exact.sum((1, 2, 3))
+    assert float(error.abs().max()) < 1e-7 * float(exact.abs().sum((1, 2, 3)).max())
     torch.testing.assert_close(squared(a), a.double().square().sum((1, 2, 3)), rtol=1e-7, atol=0)
 
 

@@ -151,7 +151,7 @@ def test_gradient_of_the_objective_vanishes() -> None:
 
     def gradient_norm(state: LADMMState) -> float:
         data = problem.operator.adjoint(problem.data_term.gradient(state.Hx, problem.observed))
-        return float((data + method.L_x * (state.v - state.x)).norm())
+        return float((data + method.L_x * (state.denoised_from - state.x)).norm())
 
     found = states(problem, method, 600)
     assert gradient_norm(found[-1]) < 1e-6 * gradient_norm(found[1])

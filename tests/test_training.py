@@ -18,17 +18,22 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from conftest import Run
+from pnpladmm.denoisers.building import new_network, read_network
 from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.pretrained import load_network, new_network, read_network, read_tensors
+from pnpladmm.denoisers.loading import load_network
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training import evaluate
-from pnpladmm.workshop.training.__main__ import main as train_main
 from pnpladmm.workshop.training.checkpoint import checkpoint_path, write_weights
 from pnpladmm.workshop.training.data import CropStore, picture_files, read_pixels
 from pnpladmm.workshop.training.loop import Progress, Training, train
+from pnpladmm.workshop.training.plan import Plan
 from pnpladmm.workshop.training.prune import hidden_contributions, prune
-from pnpladmm.workshop.training.prune import main as prune_main
-from pnpladmm.workshop.training.recipe import Recipe, draw_sigma, expected_error
+from pnpladmm.workshop.training.schedule import draw_sigma, expected_error, learning_rate, share_spent
+from pnpladmm.workshop.training.tables import weak_noise_markdown
+
+PNPLADMM = [sys.executable, "-c", "from pnpladmm.cli import main; main()"]
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def recipe(folder: Path, out: Path, **changes: object) -> Recipe:
+def make_plan(folder: Path, out: Path, **changes: object) -> Plan:
     """A training of seconds: a network of 8 channels, crops of 16x16."""
-    tiny = Recipe(
+    tiny = Plan(
         data=folder, out=out, steps=30, batch=4, crop=16, widths=(8, 8, 8), blocks=1, warmup_steps=5,
         log_steps=5, checkpoint_seconds=0.0,
     )  # fmt: skip
@@ -106,20 +111,20 @@ def test_noise_levels_and_their_weights() -> None:
     assert bool((weights.diff() < 0).all())
 
 
-def test_the_learning_rate_warms_up_and_falls_to_zero(folder: Path, tmp_path: Path) -> None:
-    plan = recipe(folder, tmp_path / "w.safetensors", steps=100, minutes=1.0, learning_rate=1.0)
-    assert plan.learning_rate_at(0, 0.0) == pytest.approx(0.2)
-    assert plan.learning_rate_at(5, 0.0) == 1.0
-    assert plan.learning_rate_at(50, 0.5) == pytest.approx(0.5)
-    assert plan.learning_rate_at(200, 1.2) == 0.0
-    assert plan.progress(10, 45.0) == 0.75
-    assert plan.progress(90, 45.0) == 0.9
+def test_the_learning_rate_warms_up_and_falls_to_zero() -> None:
+    assert learning_rate(1.0, 0, 5, 0.0) == pytest.approx(0.2)
+    assert learning_rate(3.0, 5, 5, 0.0) == 3.0
+    assert learning_rate(1.0, 50, 5, 0.5) == pytest.approx(0.5)
+    assert learning_rate(1.0, 200, 5, 1.2) == 0.0
+    assert share_spent(10, 45.0, steps=100, minutes=1.0) == 0.75
+    assert share_spent(90, 45.0, steps=100, minutes=1.0) == 0.9
+    assert share_spent(90, 45.0, steps=None, minutes=0.5) == 1.5
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": None}, "without end"),
+        ({"steps": None}, "never end"),
         ({"steps": 0}, "steps = 0"),
         ({"crop": 20}, "crop = 20"),
         ({"scales": (1.0, 2.0)}, "scales"),
@@ -139,12 +144,12 @@ def test_settings_that_cannot_be_trained_with_are_refused(
     folder: Path, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        replace(recipe(folder, tmp_path / "w.safetensors"), **change)  # type: ignore[arg-type]
+        replace(make_plan(folder, tmp_path / "w.safetensors"), **change)  # type: ignore[arg-type]
 
 
 def test_a_training_learns_and_leaves_weights_a_card_and_a_table(folder: Path, tmp_path: Path) -> None:
     seen: list[Progress] = []
-    plan = recipe(folder, tmp_path / "w.safetensors", steps=150, validation=folder, learning_rate=5e-3)
+    plan = make_plan(folder, tmp_path / "w.safetensors", steps=150, validation=folder, learning_rate=5e-3)
     card = train(plan, seen.append)
     assert card["steps"] == 150
     assert seen[-1].step == 150
@@ -159,10 +164,10 @@ def test_a_training_learns_and_leaves_weights_a_card_and_a_table(folder: Path, t
 
 
 def test_grey_time_budget_and_start_from_weights_alone(folder: Path, tmp_path: Path) -> None:
-    first = recipe(folder, tmp_path / "a.safetensors", channels=1, steps=None, minutes=0.02)
+    first = make_plan(folder, tmp_path / "a.safetensors", channels=1, steps=None, minutes=0.02)
     card = train(first)
     assert 1.1 <= 60 * card["minutes"] < 20
-    second = recipe(folder, tmp_path / "b.safetensors", channels=1, start=first.out, steps=3, learning_rate=1e-9)
+    second = make_plan(folder, tmp_path / "b.safetensors", channels=1, start=first.out, steps=3, learning_rate=1e-9)
     assert train(second)["started_from"] == "a.safetensors"
     before, after = (read_network(path).state_dict() for path in (first.out, second.out))
     assert all(torch.allclose(before[key], after[key], atol=1e-3) for key in before)
@@ -172,29 +177,29 @@ def test_grey_time_budget_and_start_from_weights_alone(folder: Path, tmp_path: P
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_resuming_is_as_if_never_stopped(folder: Path, tmp_path: Path, optimizer: str) -> None:
-    whole = recipe(folder, tmp_path / "whole.safetensors", steps=20, optimizer=optimizer)
+    whole = make_plan(folder, tmp_path / "whole.safetensors", steps=20, optimizer=optimizer)
     train(whole)
     torn = Training(replace(whole, out=tmp_path / "torn.safetensors"))
     for _ in range(10):
         torn._advance()
     torn.save()
-    assert train(torn.recipe)["steps"] == 20
-    a, b = (read_network(plan.out).state_dict() for plan in (whole, torn.recipe))
+    assert train(torn.plan)["steps"] == 20
+    a, b = (read_network(plan.out).state_dict() for plan in (whole, torn.plan))
     assert all(torch.equal(a[key], b[key]) for key in a)
     with pytest.raises(InputError, match="another network"):
-        Training(replace(torn.recipe, widths=(8, 8, 16)))
+        Training(replace(torn.plan, widths=(8, 8, 16)))
     with pytest.raises(InputError, match=r"a checkpoint of (AdamW, not of Muon|Muon, not of AdamW)"):
-        Training(replace(torn.recipe, optimizer="adamw" if optimizer == "muon" else "muon"))
-    write_weights(checkpoint_path(torn.recipe.out), torn.network.state_dict(), {})
+        Training(replace(torn.plan, optimizer="adamw" if optimizer == "muon" else "muon"))
+    write_weights(checkpoint_path(torn.plan.out), torn.network.state_dict(), {})
     with pytest.raises(InputError, match="checkpoint"):
-        Training(torn.recipe)
+        Training(torn.plan)
 
 
 def test_killed_and_resumed_it_reaches_the_same_steps_and_loss(folder: Path, tmp_path: Path) -> None:
     def command(out: Path) -> list[str]:
         options = "--steps 200 --batch 4 --crop 16 --widths 8,8,8 --blocks 1 --log-steps 10"
         options += " --warmup-steps 5 --checkpoint-seconds 0 --learning-rate 3e-3"
-        return [sys.executable, "-m", "pnpladmm.workshop.training", str(folder), str(out), *options.split()]
+        return [*PNPLADMM, "train", str(folder), str(out), *options.split()]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole, torn = tmp_path / "whole.safetensors", tmp_path / "torn.safetensors"
@@ -227,7 +232,7 @@ def test_drunet_starts_near_the_identity(channels: int) -> None:
 
 
 def test_a_loss_that_is_not_finite_rolls_back_and_gives_up_in_the_end(folder: Path, tmp_path: Path) -> None:
-    training = Training(recipe(folder, tmp_path / "w.safetensors", steps=20))
+    training = Training(make_plan(folder, tmp_path / "w.safetensors", steps=20))
     step = training._advance
     calls = 0
 
@@ -242,7 +247,7 @@ def test_a_loss_that_is_not_finite_rolls_back_and_gives_up_in_the_end(folder: Pa
     training._advance = advance  # type: ignore[method-assign]
     assert math.isfinite(training.run()["final_loss"])
     assert training.rate_factor == 0.5
-    hopeless = Training(recipe(folder, tmp_path / "h.safetensors", learning_rate=1e30, clip=1e30))
+    hopeless = Training(make_plan(folder, tmp_path / "h.safetensors", learning_rate=1e30, clip=1e30))
     with pytest.raises(InputError, match="too high"):
         hopeless.run()
 
@@ -257,29 +262,49 @@ def test_the_tables_measure_what_they_say(folder: Path) -> None:
     assert weak[0].moved == pytest.approx(1, rel=1e-4)
     assert weak[0].gain < 0
     assert weak[0].worse == weak[0].pictures == 2
-    assert "| 0.5 | 1.000 |" in evaluate.format_weak_noise_table(weak)
+    assert "| 0.5 | 1.000 |" in weak_noise_markdown(weak)
 
 
-def test_the_commands_print_tables_and_one_line_errors(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_print_tables_and_one_line_errors(folder: Path, tmp_path: Path, run: Run) -> None:
     path = tmp_path / "w.safetensors"
     write_weights(path, new_network("light", 3, (8, 8, 8), 1).state_dict(), {"network": "light"})
-    assert evaluate.main([str(path), str(folder), "--sigmas", "25", "--card", "--limit", "2"]) == 0
-    assert "| 25 | " in capsys.readouterr().out
+    code, out, _ = run("train", "evaluate", str(path), str(folder), "--sigmas", "25", "--card", "--limit", "2")
+    assert code == 0
+    assert "| 25 | " in out
     card = json.loads((tmp_path / "w.json").read_text())
     assert card["network"] == "light"
     assert set(card["psnr"]) == {"25"}
     assert load_network(path).channels == (3,)
-    assert evaluate.main([str(path), str(folder), "--weak", "--limit", "1", "--grey"]) == 0
-    assert evaluate.main([str(path), str(tmp_path / "absent")]) == 2
-    assert train_main([str(folder), str(path)]) == 2
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 2
-    assert all(line.startswith("error: ") for line in errors)
+    weak = ("evaluate", str(path), str(folder), "--table", "weak-noise", "--limit", "1")
+    code, out, _ = run("train", *weak, "--grey")
+    assert code == 0
+    assert "made worse" in out
+    for wrong, message in (
+        (("evaluate", str(path), str(tmp_path / "absent")), "no such folder"),
+        ((str(folder), str(path)), "minutes, steps: "),
+        (("--steps", "1", str(folder), str(path), "--widths", "8,x"), "--widths 8,x: "),
+        ((*weak, "--sigmas", "5;15"), "--sigmas 5;15: "),
+        ((*weak, "--card"), "--card: "),
+        (("prune", str(path), str(folder), str(path), "--hidden", "8,8"), "hidden = 8,8: "),
+    ):
+        code, out, err = run("train", *wrong)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert message in err
 
 
-def test_pruning_drops_the_channels_that_say_least(folder: Path, tmp_path: Path) -> None:
+def test_run_is_the_default_command(folder: Path, tmp_path: Path, run: Run) -> None:
+    options = ["--steps", "3", "--batch", "2", "--crop", "16", "--widths", "8,8,8", "--blocks", "1"]
+    for name, first in (("short", []), ("long", ["run"])):
+        code, out, _ = run("train", *first, str(folder), f"{name}.safetensors", *options)
+        assert code == 0
+        assert out.startswith("step 3  ")
+    a, b = (read_network(tmp_path / f"{name}.safetensors").state_dict() for name in ("short", "long"))
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert "evaluate" in run("train", "--help")[1]
+    assert "--penalty-crops" in run("train", "run", "--help")[1]
+
+
+def test_pruning_removes_the_channels_that_contribute_least(folder: Path, tmp_path: Path, run: Run) -> None:
     network = new_network("light", 1, (8, 8, 8), 2)
     assert isinstance(network, LightNet)
     for name, parameter in network.named_parameters():
@@ -295,4 +320,13 @@ def test_pruning_drops_the_channels_that_say_least(folder: Path, tmp_path: Path)
     assert torch.allclose(full(x, 0.1), pruned(x, 0.1), atol=1e-6)
     with pytest.raises(InputError, match="hidden = 9"):
         prune(network, contributions, (8, 9, 8))
-    assert prune_main([str(path), str(folder), str(path), "--hidden", "8,8,9"]) == 2
+    large = tmp_path / "large"
+    large.mkdir()
+    Image.open(folder / "0.png").resize((160, 136)).save(large / "0.png")
+    for hidden, expected in (("8,8,9", 2), ("8,8,6", 0)):
+        done = run("train", "prune", str(path), str(large), "out.safetensors", "--hidden", hidden, "--crops", "2")
+        assert done[0] == expected
+    card = json.loads((tmp_path / "out.json").read_text())
+    assert card["pruned_to_hidden"] == "8,8,6"
+    assert card["parameters"] == sum(value.numel() for value in state.values())
+    assert torch.allclose(load_network(tmp_path / "out.safetensors")(x, 0.1), full(x, 0.1), atol=1e-6)

@@ -10,20 +10,24 @@ import pytest
 import torch
 from PIL import Image
 
-from pnpladmm.workshop.training import __main__ as command
+from conftest import Run
+from pnpladmm.denoisers.building import new_network
+from pnpladmm.workshop.training import loop
+from pnpladmm.workshop.training.average import WeightAverage
 from pnpladmm.workshop.training.data import mirror_ends, soften_chroma
 from pnpladmm.workshop.training.gradient_step import GradientStepTraining
 from pnpladmm.workshop.training.loop import LOSS_SCALE, Training
 from pnpladmm.workshop.training.muon import Muon
-from pnpladmm.workshop.training.recipe import Recipe, expected_error
+from pnpladmm.workshop.training.plan import Penalty, Plan
+from pnpladmm.workshop.training.schedule import expected_error
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Recipe:
+def plan(tmp_path: Path) -> Plan:
     """Steps of a small DRUNet on crops of one colourful picture; gradients are not cut."""
     pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "picture.png")
-    return Recipe(
+    return Plan(
         data=tmp_path, out=tmp_path / "w.safetensors", network="drunet", widths=(8, 8, 8, 8), blocks=1, steps=10,
         batch=4, crop=16, clip=1e30, warmup_steps=1,
     )  # fmt: skip
@@ -79,8 +83,8 @@ def test_ends_longer_than_what_they_mirror_go_back_and_forth() -> None:
 
 
 @pytest.mark.parametrize(("network", "mirrored"), [("drunet", True), ("prox-drunet", False)])
-def test_crop_and_noise_are_mirrored_alike_where_the_padding_is(plan: Recipe, network: str, mirrored: bool) -> None:
-    chosen = replace(plan, network=network, batch=150, penalty_crop=16)
+def test_crop_and_noise_are_mirrored_alike_where_the_padding_is(plan: Plan, network: str, mirrored: bool) -> None:
+    chosen = replace(plan, network=network, batch=150, penalty=Penalty(side=16))
     training = GradientStepTraining(replace(chosen, widths=None)) if network == "prox-drunet" else Training(chosen)
     clean, noise, _ = training._draw()
     for axis in (-2, -1):
@@ -92,7 +96,7 @@ def test_crop_and_noise_are_mirrored_alike_where_the_padding_is(plan: Recipe, ne
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float16", 0.02)])
-def test_gradients_are_those_of_the_loss(plan: Recipe, precision: str, tolerance: float) -> None:
+def test_gradients_are_those_of_the_loss(plan: Plan, precision: str, tolerance: float) -> None:
     training = Training(replace(plan, precision=precision))
     clean, noise, sigma = training._draw()
     restored = training.network(clean + sigma.view(-1, 1, 1, 1) * noise, sigma)
@@ -107,7 +111,7 @@ def test_gradients_are_those_of_the_loss(plan: Recipe, precision: str, tolerance
     assert (error > 1e-5) == (precision == "float16")  # half precision is really used
 
 
-def test_a_gradient_beyond_float16_costs_a_step_and_no_more(plan: Recipe) -> None:
+def test_a_gradient_beyond_float16_costs_a_step_and_no_more(plan: Plan) -> None:
     training = Training(replace(plan, precision="float16"))
     before = [p.detach().clone() for p in training.network.parameters()]
     weighted = training._loss_of
@@ -123,7 +127,7 @@ def test_a_gradient_beyond_float16_costs_a_step_and_no_more(plan: Recipe) -> Non
     assert min(moved) > 0
 
 
-def test_the_recipe_chooses_crops_and_optimiser(plan: Recipe) -> None:
+def test_the_plan_chooses_crops_and_optimiser(plan: Plan) -> None:
     plain = Training(plan)
     soft = Training(replace(plan, soft_chroma=1.0, optimizer="muon"))
     assert isinstance(plain.optimizer, torch.optim.AdamW)
@@ -142,8 +146,49 @@ def test_the_recipe_chooses_crops_and_optimiser(plan: Recipe) -> None:
         ("--device cuda --precision float32", ("float32", "adamw", 0.0)),
     ],
 )
-def test_options_reach_the_recipe(monkeypatch: pytest.MonkeyPatch, options: str, expected: tuple[object, ...]) -> None:
-    seen: list[Recipe] = []
-    monkeypatch.setattr(command, "train", lambda recipe, progress: seen.append(recipe))
-    assert command.main(["photos", "w.safetensors", "--steps", "1", *options.split()]) == 0
+def test_options_reach_the_plan(
+    monkeypatch: pytest.MonkeyPatch, run: Run, options: str, expected: tuple[object, ...]
+) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(loop, "train", lambda plan, progress: seen.append(plan))
+    assert run("train", "photos", "w.safetensors", "--steps", "1", *options.split())[0] == 0
     assert (seen[0].precision, seen[0].optimizer, seen[0].soft_chroma) == expected
+
+
+def test_options_for_the_penalty_reach_the_plan(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(loop, "train", lambda plan, progress: seen.append(plan))
+    options = "--penalty 80 --margin 0.04 --growth 0.03 --penalty-from 0 --penalty-crops 16 --penalty-every 2"
+    given = "--network prox-drunet --minutes 7 --scales 1,0.5 --fresh --penalty-crop 64"
+    assert run("train", "photos", "w.safetensors", *options.split(), *given.split())[0] == 0
+    assert seen[0].penalty == Penalty(80, 0.04, 0.03, 16, 64, 2, 0.0)
+    assert (seen[0].scales, seen[0].resume, seen[0].compile_network) == ((1.0, 0.5), False, False)
+
+
+def test_the_scale_of_the_loss_is_kept_when_a_training_is_resumed(plan: Plan) -> None:
+    training = Training(replace(plan, precision="float16"))
+    weighted = training._loss_of
+    training._loss_of = lambda *batch: weighted(*batch) * 1e9
+    training._advance()
+    training._loss_of = weighted
+    training._advance()
+    training.save()
+    assert training.scaler.get_scale() == LOSS_SCALE / 2
+    assert Training(training.plan).scaler.get_scale() == LOSS_SCALE / 2
+    assert Training(plan).scaler.get_scale() == 1  # off: nothing else needs it
+
+
+def test_the_average_forgets_the_first_weights_and_settles() -> None:
+    network = new_network("light", 1, (8, 8, 8), 1)
+    average = WeightAverage(network, 0.75)
+    (name, weight), *_ = network.named_parameters()
+    expected = weight.detach().double()
+    for step in range(1, 40):
+        with torch.no_grad():
+            weight += 0.1
+        decay = min(0.75, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * weight.detach().double()
+        average.update(step)
+    found = dict(average.network.named_parameters())[name].detach()
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+    assert not torch.equal(found, weight)

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from pnpladmm.denoisers import pretrained
+from pnpladmm.denoisers import shipped
+from pnpladmm.denoisers.building import build_network, new_network, read_network
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.pretrained import build_network, load_network, new_network, read_network
+from pnpladmm.denoisers.loading import load_network
 from pnpladmm.tensors import InputError
 
 WIDTHS = {"drunet": (4, 6, 8, 10), "light": (8, 12, 16)}
@@ -177,10 +178,10 @@ def test_missing_and_unknown_names_say_what_to_do(tmp_path: Path, monkeypatch: p
     refuse(tmp_path / "absent.pth", "no such weight file")
     (tmp_path / "folder.pt").mkdir()
     refuse(tmp_path / "folder.pt", "no such weight file")
-    with pytest.raises(InputError, match="no such network; give one of drunet, light"):
+    with pytest.raises(InputError, match="no such network: give one of drunet, light"):
         load_network("dncnn")
-    monkeypatch.setattr(pretrained, "WEIGHTS_FOLDER", tmp_path)
-    monkeypatch.setattr(pretrained, "LARGE_WEIGHTS", "no_such_package")
+    monkeypatch.setattr(shipped, "WEIGHTS_FOLDER", tmp_path)
+    monkeypatch.setattr(shipped, "LARGE_WEIGHTS", "no_such_package")
     with pytest.raises(InputError, match="pnpladmm train FOLDER FILE --network drunet"):
         load_network("drunet")
 
@@ -204,7 +205,7 @@ def test_the_shipped_weights_serve_colour_and_grey(name: str, own: tuple[int, ..
         before, after = (float((y - x).square().mean()) for y in (noisy, denoiser(noisy, 25 / 255)))
         assert after < before / 20
     for channels in own:
-        path = pretrained.weight_file(name).with_name(pretrained.SHIPPED[name][channels])
+        path = shipped.weight_file(name).with_name(shipped.SHIPPED[name].files[channels])
         assert path.stat().st_size <= largest
         assert path.with_suffix(".json").is_file()
         assert isinstance(read_network(path), {"light": LightNet, "drunet": DRUNet}[name])

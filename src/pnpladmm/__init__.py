@@ -1,11 +1,13 @@
-"""Plug & Play linearized ADMM for pictures degraded by operators that no closed form undoes.
+"""Restore pictures that a known operator blurred: Plug & Play linearized ADMM.
 
-import pnpladmm as pl
+>>> import numpy as np, pnpladmm as pl
+>>> blurred = np.zeros((32, 32)); blurred[8:24, 8:24] = 0.5      # or a file: PNG, JPEG, TIFF, FITS, NPY
+>>> psf = np.ones((3, 3)) / 9                                    # or a blur file, or one kernel per region
+>>> result = pl.restore(blurred, psf, noise=2 / 255)
+>>> np.asarray(result).shape
+(32, 32)
 
-op = pl.SpatiallyVaryingBlur(kernels, weights, boundary="unknown")
-problem = pl.Problem(observed, op, pl.Gaussian(sigma=5 / 255))
-result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.03))
-print(result.status.advice, result.certificate)
+`restore` chooses the settings; `solve`, the methods, data terms, operators and denoisers are its parts.
 """
 
 from pnpladmm.allocator import keep_memory
@@ -22,7 +24,8 @@ from pnpladmm.operators import (
     check_adjoint,
 )
 from pnpladmm.pictures import Picture, read_picture, write_picture
-from pnpladmm.restore import Counts, Restoration, restore, restore_picture
+from pnpladmm.restoration import Restoration
+from pnpladmm.restore import restore
 from pnpladmm.simulate import simulate
 from pnpladmm.solvers import (
     ADMM,
@@ -54,7 +57,6 @@ __all__ = [
     "Annealed",
     "Blur",
     "Certificate",
-    "Counts",
     "Decimation",
     "Gaussian",
     "History",
@@ -86,7 +88,6 @@ __all__ = [
     "read_picture",
     "relaxed",
     "restore",
-    "restore_picture",
     "save_state",
     "simulate",
     "solve",

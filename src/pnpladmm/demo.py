@@ -13,17 +13,18 @@ from torch import Tensor
 from pnpladmm.blur import common_size, defocus, gaussian, motion, soft_regions
 from pnpladmm.blur.drawing import draw_blur
 from pnpladmm.data_terms import Gaussian
-from pnpladmm.denoisers import Promise, load_denoiser, promise_of
 from pnpladmm.metrics import psnr
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.pictures import write_png
-from pnpladmm.report import write_report
-from pnpladmm.solvers import LADMM, Problem, Result, solve
-from pnpladmm.solvers.loop import Callback
+from pnpladmm.report import Section, write_report
+from pnpladmm.restoration import Restoration
+from pnpladmm.restore import restore
+from pnpladmm.solvers import Problem
 
 SIZE = 256
 NOISE = 4 / 255
 SEED = 0
+ABOUT = "A photograph, blurred by motion, a Gaussian, defocus and another motion in four regions with soft seams."
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Demo:
     @property
     def sharp(self) -> Tensor:
         """What lies under the observation."""
-        return self.problem.observed_part(self.scene)
+        return self.problem.crop_to_observed(self.scene)
 
 
 def make_demo(size: int = SIZE, noise: float = NOISE) -> Demo:
@@ -58,40 +59,79 @@ def make_demo(size: int = SIZE, noise: float = NOISE) -> Demo:
     return Demo(scene, Problem(observed, blur, Gaussian(noise)), blur)
 
 
-def demo_method(demo: Demo, denoiser_name: str) -> LADMM:
-    """LADMM with settings that suit the denoiser."""
-    denoiser = load_denoiser(denoiser_name)
-    norm = float(demo.problem.norm_squared.upper)
-    convex = promise_of(denoiser) is Promise.CONVEX
-    # A convex prior converges for any beta with L_x >= beta ||H||^2; a beta below L_h = 1/sigma^2 is faster.
-    sigma_d, beta = (0.038, 0.1 / NOISE**2) if convex else (8 / 255, 0.0625 / NOISE**2)
-    return LADMM(denoiser, sigma_d, beta=beta, L_x=1.001 * beta * norm)
+@dataclass(frozen=True)
+class Step:
+    """One step of the demonstration: a title, the PSNR in dB, and the run behind it."""
+
+    title: str
+    psnr: float
+    run: Restoration | None = None
 
 
-def run_demo(
-    folder: Path, denoiser: str = "light", iterations: int = 40, callback: Callback | None = None
-) -> tuple[Result, dict[str, Any]]:
-    """Blur, restore, and write pictures and report into `folder`; returns the result and the figures."""
+def run_demo(folder: Path, denoiser: str = "light", iterations: int = 20, progress: bool = False) -> tuple[Step, ...]:
+    """Blur a picture, restore it as a user would, then with certified iterations; write pictures and a report.
+
+    Parameters
+    ----------
+    folder : Path
+        Where `sharp.png`, `blurred.png`, `restored.png`, `certified.png`, `before_after.png`, `blur.png` and the report
+        are written.
+    denoiser : str
+        The prior.
+    iterations : int
+        At most so many certified iterations.
+    progress : bool
+        Show progress bars.
+
+    Returns
+    -------
+    tuple of Step
+        The blurred picture, the restoration, and the certified iterations after it.
+    """
     demo = make_demo()
-    method = demo_method(demo, denoiser)
-    result = solve(demo.problem, method, iterations, 1e-4, reference=demo.sharp, callback=callback)
-    restored = demo.problem.observed_part(result.image)
-    figures = {
-        "PSNR of the blurred picture (dB)": float(psnr(demo.problem.observed, demo.sharp)),
-        "PSNR of the restored picture (dB)": float(psnr(restored, demo.sharp)),
-    }
-    write_png(folder / "sharp.png", demo.sharp)
-    write_png(folder / "blurred.png", demo.problem.observed)
-    write_png(folder / "restored.png", restored)
-    write_png(folder / "before_after.png", torch.cat([demo.problem.observed, restored], dim=-1))
-    draw_blur(demo.blur, folder / "blur.png")
-    pictures = {
-        f"Blurred, noise {NOISE * 255:.0f} of 255": folder / "blurred.png",
-        f"Restored with LADMM and {denoiser}": folder / "restored.png",
-        "The blur: kernels over the maps of where they act": folder / "blur.png",
-    }
-    write_report(folder, demo.problem, result, pictures, "pnpladmm demo", {"denoiser": denoiser, **figures})
-    return result, figures
+    blurred, blur = demo.problem.observed, demo.blur
+    restored = restore(blurred, blur, denoiser=denoiser, progress=progress)
+    certified = restore(blurred, blur, denoiser=denoiser, certify=iterations, progress=progress)
+    steps = (
+        Step("blurred", _quality(blurred, demo)),
+        Step("restored", _quality(restored.image, demo), restored),
+        Step("certified", _quality(certified.image, demo), certified),
+    )
+    pictures = {"sharp": demo.sharp, "blurred": blurred, "restored": restored.image, "certified": certified.image}
+    pictures["before_after"] = torch.cat([blurred, restored.image], dim=-1)
+    for name, picture in pictures.items():
+        write_png(folder / f"{name}.png", picture)
+    draw_blur(blur, folder / "blur.png")
+    _write_report(folder, steps)
+    return steps
+
+
+def _quality(picture: Tensor, demo: Demo) -> float:
+    return float(psnr(picture, demo.sharp))
+
+
+def _write_report(folder: Path, steps: tuple[Step, ...]) -> None:
+    titles = {"restored": "As restore does it", "certified": "Certified iterations after it"}
+    calls = {"restored": "pl.restore(blurred, blur)", "certified": "pl.restore(blurred, blur, certify=...)"}
+    sections = [
+        Section(
+            titles[step.title],
+            step.run,
+            {
+                "Blurred and noisy": (folder / "blurred.png").read_bytes(),
+                f"After {calls[step.title]}": (folder / f"{step.title}.png").read_bytes(),
+                "The sharp picture": (folder / "sharp.png").read_bytes(),
+                "The blur: kernels over the maps of where they act": (folder / "blur.png").read_bytes(),
+            },
+            quality={
+                "PSNR of the blurred picture (dB)": steps[0].psnr,
+                "PSNR of the restored picture (dB)": step.psnr,
+            },
+        )
+        for step in steps
+        if step.run is not None
+    ]
+    write_report(folder, "pnpladmm demo", sections, f"{ABOUT} Noise of {NOISE * 255:.0f} of 255 was added.")
 
 
 def _regions(size: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -28,22 +28,26 @@ EXTRAS = {
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
 
-    A crash leaves the old file or the new one, never half of one. Folders that are missing are made. What the system
-    refuses is an `InputError` that names `path`.
+    A crash leaves the old file or the new one, never half of one. Folders that are missing are made. Links stay links,
+    and the permissions of an old file are kept. What the system refuses is an `InputError` that names `path`.
     """
-    path = Path(path)
+    path, name = Path(path), one_line(str(path))
     beside: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+        target = Path(os.path.realpath(path))  # a link stays a link: what it points to is replaced
+        if target.is_dir():
+            raise InputError(f"{name} is a folder: give the name of a file")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside_name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
         os.close(handle)
-        beside = Path(name)
+        beside = Path(beside_name)
         yield beside
-        beside.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
+        # mkstemp makes files for their owner alone.
+        beside.chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
         _sync(beside)
-        os.replace(beside, path)
+        os.replace(beside, target)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise InputError(f"{name} cannot be written ({error.strerror or error})") from error
     finally:
         if beside is not None:
             beside.unlink(missing_ok=True)
@@ -60,15 +64,20 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         beside.write_bytes(content)
 
 
-def optional(module: str) -> Any:
-    """A module of an optional package; where it is not installed, an error that says how to install it."""
+def optional(module: str, purpose: str = "this") -> Any:
+    """A module of an optional package; where it is missing, an error says what needs it and how to install it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ImportError:
         raise InputError(
-            f"this needs the package {package}, which is not installed: pip install 'pnpladmm[{EXTRAS[package]}]'"
+            f"{purpose} needs the package {package}, which is not installed: pip install 'pnpladmm[{EXTRAS[package]}]'"
         ) from None
+
+
+def one_line(text: str) -> str:
+    """Text that fits into a message of one line."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:300]
 
 
 def _umask() -> int:

@@ -1,265 +1,137 @@
-"""From a picture and its blur to the sharp picture: noise, settings and method chosen for the user."""
+"""From a picture and its blur to the sharp picture: noise, settings and method are chosen for the user."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from pnpladmm import settings
-from pnpladmm.blur import Blur, read_blur
-from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
-from pnpladmm.denoisers import Denoiser, load_denoiser
-from pnpladmm.methods import METHODS, make_method
-from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
-from pnpladmm.operators import Boundary, LinearOperator
-from pnpladmm.operators.base import shape_of
-from pnpladmm.pictures import Picture, read_picture
-from pnpladmm.pictures.samples import fill_blank
-from pnpladmm.solvers import ADMM, LADMM, Annealed, Method, Problem, Result, RichardsonLucy, Status, solve
+from pnpladmm.denoisers import Denoiser
+from pnpladmm.operators import Boundary
+from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for, in_own_units
+from pnpladmm.restoration.maps import dead_pixels, variance_map
+from pnpladmm.restoration.options import NoiseLike, Options
+from pnpladmm.restoration.progress import both, progress_bar
+from pnpladmm.restoration.result import Restoration
+from pnpladmm.restoration.run import run
+from pnpladmm.solvers import Method
 from pnpladmm.solvers.loop import Callback
-from pnpladmm.tensors import InputError, PerPicture, check_pictures, check_positive, per_picture
-
-Noise: TypeAlias = PerPicture | Literal["auto"]
-
-# Relative changes below which a picture counts as done.
-TOLERANCE = 1e-4
-# A share of saturated pixels beyond which they are the picture, not an accident.
-MOST_SATURATED = 0.3
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Poisson data in the picture's units: `gain` is what one count adds, `background` the level no blur touches."""
-
-    gain: float
-    background: float = 0.0
-
-
-@dataclass(frozen=True)
-class Restoration:
-    """A result with what was assumed on the way to it."""
-
-    result: Result
-    """Its image lies on the picture's own domain."""
-    problem: Problem
-    sigma: Tensor
-    """Noise level of each picture, (B,), given or estimated, pictures in [0, 1]; for a noise map its median."""
-    checks: tuple[ResidualCheck, ...]
-    """Does the residual look like that noise? One a picture."""
-    notes: tuple[str, ...]
-    """What was estimated or left out, a sentence each."""
 
 
 def restore(
-    picture: Any,
-    blur: Any,
-    noise: Noise = "auto",
-    method: str | Method = "fast",
-    denoiser: str | Path | Denoiser | None = None,
-    **options: Any,
-) -> Result:
-    """The sharp picture: `picture` is a tensor, array, `Picture` or file; `blur` an operator, `Blur` or file.
-
-    `noise` is a standard deviation for pictures in [0, 1] (one, or one for each picture), or `auto`. The image comes
-    back on the picture's own domain. The options are those of `restore_picture`, which also tells what was assumed.
-    """
-    return restore_picture(picture, blur, noise, method, denoiser, **options).result
-
-
-def restore_picture(
-    picture: Any,
-    blur: Any,
-    noise: Noise = "auto",
-    method: str | Method = "fast",
+    picture: PictureLike,
+    blur: BlurLike | None = None,
+    noise: NoiseLike = "auto",
+    method: str | Method[Any] = "fast",
     denoiser: str | Path | Denoiser | None = None,
     *,
     iterations: int | None = None,
     certify: int = 0,
     strength: float = 1.0,
     boundary: Boundary = "unknown",
-    valid: Any = None,
-    counts: Counts | None = None,
+    mask: Any = None,
+    saturation: bool = True,
+    gain: float | None = None,
+    background: float = 0.0,
     variance: Any = None,
-    device: str | None = None,
+    linear: bool = False,
+    labels: Any = None,
+    positions: Any = None,
+    axes: str | None = None,
+    device: str | torch.device | None = None,
+    progress: bool = False,
     callback: Callback | None = None,
 ) -> Restoration:
-    """Restore and report.
+    """Restore a picture whose blur is known: find `x` from `y = Hx + noise`.
 
-    iterations : denoiser calls for `fast` (default 8), else at most so many iterations.
-    certify : at most so many iterations of certified LADMM after it; the certificate and history are theirs.
-    strength : 1 is the tuned smoothing, more is smoother.
-    boundary : what lies beyond the border, where `blur` is not an operator already.
-    valid : False on dead or saturated pixels, broadcast to the picture; they get precision 0.
-    counts, variance : Poisson data, or a map of the noise variance, in the picture's units.
+    The command `pnpladmm restore` does the same with the same names and the same result; there `noise` is on the
+    0-255 scale. Pages of a file are restored one after the other, the pictures of an array as one batch.
+
+    Parameters
+    ----------
+    picture : path, array, tensor, PIL picture or Picture
+        PNG, JPEG, TIFF, FITS or NPY; or (H, W), (H, W, C), (C, H, W) or (B, C, H, W). Integers are scaled by the
+        largest value of their type; floats are in [0, 1], or are scaled by a power of two where no `noise` is given.
+    blur : path, array, Blur or operator
+        A blur file, the PSF as (k, k), a stack (P, k, k) with `labels` or as `(kernels, weights)`, a list of
+        (polygon, kernel), a `Blur`, an operator, or an object with `A` and `A_adjoint`. PSFs are centred at `k // 2`.
+    noise : float, sequence or "auto"
+        Standard deviation for pictures in [0, 1], one or one for each picture; `auto` estimates it.
+    method : str or Method
+        A name, in any case, such as "fast" or "ladmm"; or a method with its parameters.
+    denoiser : str, path or callable, optional
+        A name ("light" by default), a file of weights, or `d(x, sigma)`.
+    iterations : int, optional
+        Denoiser calls of `fast` (8), or at most so many iterations of the others.
+    certify : int
+        At most so many iterations of certified LADMM after it; the certificate and the history are about them.
+    strength : float
+        1 is the tuned smoothing; more is smoother.
+    boundary : {"unknown", "circular", "replicate", "reflect", "zero"}
+        What lies beyond the border, where `blur` is not an operator already.
+    mask : path or array, optional
+        Not 0 on pixels that do not count, such as dead ones.
+    saturation : bool
+        Leave pixels at the top of an integer type's range out.
+    gain, background : float
+        Poisson data: what one count adds, and the level that no blur touches, in the numbers of the file or array.
+        The background is taken off.
+    variance : path, array or float, optional
+        The variance of the noise, in the numbers of the file or array, squared.
+    linear : bool
+        Restore in linear light, where blur acts.
+    labels, positions : path or array, optional
+        Where the kernels of a stack act: a map of numbers, or a table of x, y.
+    axes : str, optional
+        The axes of an array, such as "BHWC", where its shape does not say.
+    device : str or torch.device, optional
+        Where to compute: "cpu", "cuda".
+    progress : bool
+        Show a progress bar on stderr.
+    callback : callable, optional
+        Called with a `Progress` after each iteration; returning True stops the run.
+
+    Returns
+    -------
+    Restoration
+        With `save(path)`, `numpy.asarray(result)`, `image`, `noise`, `notes`, `warnings` and `certificate`.
+
+    Raises
+    ------
+    InputError
+        One line on what cannot be used, and what to give instead.
+
+    Examples
+    --------
+    >>> import numpy as np, pnpladmm as pl
+    >>> blurred = np.zeros((32, 32)); blurred[10:20, 10:20] = 0.5
+    >>> result = pl.restore(blurred, np.ones((3, 3)) / 9, noise=0.02, denoiser="tv", iterations=3)
+    >>> np.asarray(result).shape
+    (32, 32)
     """
-    check_positive("strength", strength)
-    if certify < 0:
-        raise InputError(f"certify = {certify}: give the number of certified iterations, 0 for none")
-    pixels, known = _pixels(picture, device)
-    valid = _both(known, valid, pixels)
-    notes: list[str] = []
-    if valid is not None:
-        lost = 1 - float(valid.double().mean())
-        notes.append(f"{lost:.2%} of the pixels do not count (dead, saturated or missing)")
-        # Their precision is 0, but the start is made of the observation: a wild value there would spread.
-        filled = fill_blank(pixels.cpu().numpy(), (~valid).cpu().numpy())
-        pixels = torch.from_numpy(filled).to(pixels)
-    check_pictures("picture", pixels)
-    operator = as_operator_for(blur, pixels, boundary)
-    variances = _variance_map(pixels, counts, variance, valid)
-    sigma = _noise_level(pixels, noise, variances, valid, notes)
-    # The rounding of float16 changes a picture by 1e-4 at each iteration: those that are to converge need better.
-    chosen = _denoiser(denoiser, device, torch.float32 if certify or method == "certified" else None)
-    problem = _problem(pixels, operator, sigma, variances, counts, valid, method)
-    if isinstance(method, str):
-        method = make_method(method, chosen, problem, sigma, strength, iterations)
-    elif not isinstance(method, Method):
-        raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
-    if isinstance(method, RichardsonLucy) and iterations is None:
-        # It fits the noise if it is not stopped in time; the noisiest picture of a batch says when.
-        iterations = round(float(settings.tuned(None, "richardson-lucy", sigma)["iterations"].min()))
-    result = solve(problem, method, iterations, TOLERANCE, callback=callback)
-    if certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
-        notes.append(
-            f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
-        )
-        inside = make_method("certified", chosen, problem, sigma, strength)
-        assert isinstance(inside, LADMM)
-        # The theorem holds from any x0, with z0 = H x0 and the dual that belongs to it.
-        inside = replace(inside, z_start="blurred")
-        result = solve(problem, inside, certify, TOLERANCE, start=result.image, callback=callback)
-    checks = check_residual(problem, result.image)
-    result = replace(result, image=problem.observed_part(result.image))
-    return Restoration(result, problem, sigma, checks, tuple(notes))
-
-
-def saturated(picture: Picture) -> Tensor | None:
-    """False on pixels at the top of an integer file's range; None where there are none, or too many to be accidents."""
-    if np.dtype(picture.dtype).kind not in "ui":
-        return None
-    top = picture.pixels >= 1 - 0.5 / picture.scale
-    share = float(top.double().mean())
-    return None if share == 0 or share > MOST_SATURATED else ~top
-
-
-def as_operator_for(blur: Any, pixels: Tensor, boundary: Boundary) -> LinearOperator:
-    """The operator of a blur given as operator, `Blur` or file, for these pictures."""
-    if isinstance(blur, str | Path):
-        blur = read_blur(blur, (pixels.shape[-2], pixels.shape[-1]))
-    if isinstance(blur, Blur):
-        return blur.operator(boundary)
-    if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
-        return blur  # Problem wraps deepinv's physics
-    raise InputError(f"blur is a {type(blur).__name__}: give an operator, a Blur or a file")
-
-
-def _pixels(picture: Any, device: str | None) -> tuple[Tensor, Tensor | None]:
-    if isinstance(picture, str | Path):
-        picture = read_picture(picture)
-    if isinstance(picture, np.ndarray):
-        picture = Picture.from_array(picture)
-    if isinstance(picture, Picture):
-        return picture.pixels.to(device), None if picture.valid is None else picture.valid.to(device)
-    if not isinstance(picture, Tensor):
-        raise InputError(f"picture is a {type(picture).__name__}: give a tensor, an array, a Picture or a file")
-    shape_of("picture", picture)
-    return picture.to(device), None
-
-
-def _denoiser(denoiser: str | Path | Denoiser | None, device: str | None, precision: torch.dtype | None) -> Denoiser:
-    if denoiser is None or isinstance(denoiser, str | Path):
-        return load_denoiser(denoiser or "light", device, precision)
-    if not callable(denoiser):
-        raise InputError(
-            f"denoiser is a {type(denoiser).__name__}: give a name, a weight file or a callable d(x, sigma)"
-        )
-    return denoiser
-
-
-def _broadcast(name: str, values: Any, pixels: Tensor) -> Tensor:
-    """A map of the picture's size, (H, W) to (B, C, H, W), on its device."""
-    values = torch.as_tensor(values, device=pixels.device)
-    shape = (1,) * (4 - values.ndim) + tuple(values.shape)
-    if len(shape) != 4 or any(n not in (1, m) for n, m in zip(shape, pixels.shape, strict=True)):
-        raise InputError(f"the {name} has shape {tuple(values.shape)}, the picture {tuple(pixels.shape)}")
-    return values.expand_as(pixels)
-
-
-def _both(known: Tensor | None, given: Any, pixels: Tensor) -> Tensor | None:
-    masks = [_broadcast("mask", m, pixels).bool() for m in (known, given) if m is not None]
-    if not masks:
-        return None
-    valid = torch.stack(masks).all(0)
-    if not bool(valid.any()):
-        raise InputError("the mask leaves no pixel that counts")
-    return None if bool(valid.all()) else valid
-
-
-def _variance_map(pixels: Tensor, counts: Counts | None, variance: Any, valid: Tensor | None) -> Tensor | None:
-    """The variance of each pixel, where it is not one number."""
-    if variance is not None:
-        if counts is not None:
-            raise InputError("counts and a variance map: give one of the two")
-        variance = _broadcast("variance map", variance, pixels).to(pixels.dtype)
-        good = torch.isfinite(variance) & (variance > 0)
-        if not bool((good if valid is None else good | ~valid).all()):
-            raise InputError("the variance map has values that are not above 0: mask dead pixels instead")
-        return torch.where(good, variance, torch.ones_like(variance))
-    if counts is None:
-        return None
-    check_positive("gain", counts.gain)
-    # The mean of a few neighbours: a pixel's own count would favour its downward fluctuations.
-    kernel = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0], dtype=pixels.dtype, device=pixels.device) / 16
-    padded = torch.nn.functional.pad(pixels, (2, 2, 2, 2), mode="replicate").flatten(0, 1).unsqueeze(1)
-    smooth = torch.nn.functional.conv2d(padded, (kernel[:, None] * kernel)[None, None]).reshape(pixels.shape)
-    return counts.gain * smooth.clamp_min(counts.gain)
-
-
-def _noise_level(
-    pixels: Tensor, noise: Noise, variances: Tensor | None, valid: Tensor | None, notes: list[str]
-) -> Tensor:
-    """(B,), float64: what one picture gets does not depend on its neighbours."""
-    if variances is not None:
-        return variances.flatten(1).double().median(1).values.sqrt()
-    if isinstance(noise, str):
-        if noise != "auto":
-            raise InputError(f"noise {noise!r}: give a number, one for each picture, or auto")
-        sigma = estimate_noise(pixels, valid)
-        levels = ", ".join(f"{255 * float(s):.2f}" for s in sigma)
-        notes.append(f"noise estimated: {levels} of 255")
-        return sigma
-    if not isinstance(noise, int | float | Tensor):
-        raise InputError(f"noise is a {type(noise).__name__}: give a number, one for each picture, or auto")
-    check_positive("noise", noise)
-    per_picture(noise, pixels)  # one number, or one for each picture
-    return torch.as_tensor(noise, dtype=torch.float64, device=pixels.device).reshape(-1).expand(len(pixels)).clone()
-
-
-def _problem(
-    pixels: Tensor,
-    operator: LinearOperator,
-    sigma: Tensor,
-    variances: Tensor | None,
-    counts: Counts | None,
-    valid: Tensor | None,
-    method: str | Method,
-) -> Problem:
-    quadratic = method in ("fast", "admm") or isinstance(method, Annealed | ADMM)
-    if method == "richardson-lucy" and counts is not None and not counts.background:
-        quadratic = True  # it looks at the mask only, and needs no background
-    if counts is not None and not quadratic:
-        if valid is not None:
-            raise InputError("masks with Poisson data need a quadratic method: use fast or admm")
-        return Problem(pixels.clamp_min(0), operator, Poisson(counts.gain, counts.background))
-    if counts is not None:
-        pixels = pixels - counts.background
-    if variances is None and valid is None:
-        return Problem(pixels, operator, Gaussian(sigma))
-    flat = sigma.to(pixels.dtype).view(-1, 1, 1, 1) ** -2
-    precision = flat.expand_as(pixels) if variances is None else 1 / variances
-    return Problem(pixels, operator, WeightedGaussian(precision if valid is None else precision * valid))
+    options = Options(
+        noise=noise,
+        method=method,
+        denoiser=denoiser,
+        iterations=iterations,
+        certify=certify,
+        strength=strength,
+        boundary=boundary,
+        saturation=saturation,
+        gain=gain,
+        background=background,
+        has_variance=variance is not None,
+        linear=linear,
+        device=device,
+    )
+    given = as_given(picture, axes)
+    dead = dead_pixels(mask, given)
+    given = in_own_units(given, dead, own_units=options.levels is None)
+    shape = given.picture.pixels.shape
+    known = blur_for(blur, (shape[-2], shape[-1]), labels, positions)
+    inputs = (given, known, dead, variance_map(variance, given), options)
+    if not progress:
+        return run(*inputs, callback)
+    with progress_bar(Path(given.picture.name).name, (iterations or 8) + certify) as show:
+        return run(*inputs, both(show, callback))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from pnpladmm.blur import Blur
 from pnpladmm.operators import Boundary
 from pnpladmm.pictures import Picture
+from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for
 from pnpladmm.tensors import InputError, check_positive
 
 
@@ -21,50 +24,87 @@ class Simulation:
 
 
 def simulate(
-    sharp: Picture,
-    blur: Blur,
+    picture: PictureLike,
+    blur: BlurLike,
     noise: float = 0.0,
     gain: float | None = None,
     background: float = 0.0,
     boundary: Boundary = "unknown",
     seed: int = 0,
+    *,
+    labels: Any = None,
+    positions: Any = None,
+    axes: str | None = None,
 ) -> Simulation:
-    """Blur, then noise: Gaussian of standard deviation `noise` (in [0, 1]), or counts of `gain` each on `background`.
+    """Blur a sharp picture, then add noise.
 
-    With `unknown` the border, whose light comes from outside the picture, is cut off: the result is smaller by the
-    kernel's size less one, and so is the blur that is returned with it. `gain` and `background` are in the picture's
-    units ([0, 1]).
+    Parameters
+    ----------
+    picture, blur, labels, positions, axes
+        As in `restore`, but no operators.
+    noise : float
+        Standard deviation of Gaussian noise, for pictures in [0, 1].
+    gain, background : float
+        Counts instead: what one adds, and the level below them, in the numbers of the file or array.
+    boundary : {"unknown", "circular", "replicate", "reflect", "zero"}
+        With `unknown` the border, whose light comes from outside the picture, is cut off: the result is smaller by
+        the size of the kernels less one, and so is the blur that is returned with it.
+    seed : int
+        Of the noise.
+
+    Returns
+    -------
+    Simulation
+        With `picture`, which `restore` takes, and `blur`.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> done = pl.simulate(torch.rand(32, 32), torch.ones(5, 5) / 25, noise=0.01)
+    >>> done.picture.pixels.shape, done.blur.size
+    (torch.Size([1, 1, 28, 28]), (28, 28))
     """
+    _check(noise, gain, background)
+    sharp = as_given(picture, axes).picture
+    model = blur_for(blur, (sharp.pixels.shape[-2], sharp.pixels.shape[-1]), labels, positions)
+    if not isinstance(model, Blur):
+        raise InputError(f"blur is a {type(model).__name__}: give a Blur, an array of the PSF or a blur file")
+    clean = model.operator("replicate" if boundary == "unknown" else boundary).forward(sharp.pixels)
+    if boundary == "unknown":
+        clean, sharp, model = _without_border(clean, sharp, model)
+    generator = torch.Generator().manual_seed(seed)
+    if gain is not None:
+        count, level = gain / sharp.scale, background / sharp.scale
+        rate = (clean.double() + level).clamp_min(0) / count
+        pixels = (torch.poisson(rate, generator=generator) * count).to(clean.dtype)
+    else:
+        pixels = clean + noise * torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
+    return Simulation(replace(sharp, pixels=pixels, valid=None, blank_values=None), model)
+
+
+def _check(noise: float, gain: float | None, background: float) -> None:
     if noise < 0 or background < 0:
         raise InputError(f"noise = {noise}, background = {background}: give numbers that are not negative")
+    if noise >= 1:
+        raise InputError(f"noise = {noise:g}, for pictures in [0, 1]: for {noise:g} of 255 write noise={noise:g}/255")
     if gain is None and background:
         raise InputError(f"background = {background}: it needs a gain, what one count adds to a pixel")
     if gain is not None and noise:
         raise InputError(f"noise = {noise} beside a gain: counts carry their own noise, give one of the two")
-    clean = blur.operator("replicate" if boundary == "unknown" else boundary).forward(sharp.pixels)
-    if boundary == "unknown":
-        kh, kw = blur.kernel_size
-        height, width = clean.shape[-2:]
-        rows = slice(kh - 1 - kh // 2, height - kh // 2)
-        columns = slice(kw - 1 - kw // 2, width - kw // 2)
-        if rows.start >= rows.stop or columns.start >= columns.stop:
-            raise InputError(f"the picture is smaller than the {kh}x{kw} kernels: nothing is left within the border")
-        clean = clean[..., rows, columns]
-        blur = blur.noted(
-            f"cropped to the {clean.shape[-2]}x{clean.shape[-1]} pixels whose light is known",
-            weights=blur.weights[:, rows, columns],
-        )
-        sharp = replace(
-            sharp,
-            alpha=None if sharp.alpha is None else sharp.alpha[..., rows, columns],
-            valid=None,
-            blank_values=None,
-        )
-    generator = torch.Generator().manual_seed(seed)
     if gain is not None:
         check_positive("gain", gain)
-        rate = (clean.double() + background).clamp_min(0) / gain
-        pixels = (torch.poisson(rate, generator=generator) * gain).to(clean.dtype)
-    else:
-        pixels = clean + noise * torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
-    return Simulation(replace(sharp, pixels=pixels, valid=None, blank_values=None), blur)
+
+
+def _without_border(clean: Tensor, sharp: Picture, blur: Blur) -> tuple[Tensor, Picture, Blur]:
+    """Cut off the pixels that light from outside the picture reaches."""
+    kh, kw = blur.kernel_size
+    height, width = clean.shape[-2:]
+    rows = slice(kh - 1 - kh // 2, height - kh // 2)
+    columns = slice(kw - 1 - kw // 2, width - kw // 2)
+    if rows.start >= rows.stop or columns.start >= columns.stop:
+        raise InputError(f"the picture is smaller than the {kh}x{kw} kernels: nothing is left within the border")
+    clean = clean[..., rows, columns]
+    note = f"cropped to the {clean.shape[-2]}x{clean.shape[-1]} pixels whose light is known"
+    alpha = None if sharp.alpha is None else sharp.alpha[..., rows, columns]
+    sharp = replace(sharp, pixels=clean, alpha=alpha, valid=None, blank_values=None)
+    return clean, sharp, blur.noted(note, weights=blur.weights[:, rows, columns])

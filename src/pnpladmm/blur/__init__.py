@@ -1,13 +1,19 @@
 """What a blur is and where it comes from."""
 
+from pnpladmm.blur.conversion import as_blur
 from pnpladmm.blur.describe import describe
 from pnpladmm.blur.drawing import draw_blur
 from pnpladmm.blur.model import Blur
+from pnpladmm.blur.options import Options
 from pnpladmm.blur.reading import read_blur, write_blur
+from pnpladmm.blur.registry import READERS
 from pnpladmm.blur.synthesis import common_size, defocus, gaussian, motion, soft_regions
 
 __all__ = [
+    "READERS",
     "Blur",
+    "Options",
+    "as_blur",
     "common_size",
     "defocus",
     "describe",

@@ -1,4 +1,4 @@
-"""Numbers out of files: PNG, TIFF, NPY, NPZ, FITS, MAT, told apart by their first bytes.
+"""Arrays out of files (PNG, TIFF, NPY, NPZ, FITS, MAT) and out of what people have in memory, checked.
 
 Nothing here is executed or unpickled, and headers that promise absurd sizes are refused before memory is
 asked for. Whatever a decoder raises becomes one line that names the file.
@@ -12,32 +12,19 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from torch import Tensor
 
+from pnpladmm.blur.sniffing import sniff
+from pnpladmm.files import optional
 from pnpladmm.tensors import InputError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Format: TypeAlias = Literal["png", "tiff", "npy", "npz", "fits", "mat", "hdf", "text"]
 
-MOST_VALUES = 1 << 30
+MAX_VALUES = 1 << 30
 """More numbers than this in one array is a broken header or a mistake."""
-
-MAGIC: tuple[tuple[bytes, Format], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"II*\x00", "tiff"),
-    (b"MM\x00*", "tiff"),
-    (b"II+\x00", "tiff"),
-    (b"MM\x00+", "tiff"),
-    (b"\x93NUMPY", "npy"),
-    (b"PK\x03\x04", "npz"),
-    (b"SIMPLE  =", "fits"),
-    (b"MATLAB 5.0", "mat"),
-    (b"MATLAB 7.3", "hdf"),
-    (b"\x89HDF\r\n\x1a\n", "hdf"),
-)
-GZIP = b"\x1f\x8b"
 
 
 @contextmanager
@@ -56,27 +43,6 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(
             f"{path}: cannot be read ({type(error).__name__}: {lines[0] if lines else 'no detail'})"
         ) from (error)
-
-
-def sniff(path: Path) -> Format:
-    """The format of a file by its first bytes; `text` if it is none of those known here."""
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder: give a file")
-    try:
-        with path.open("rb") as file:
-            head = file.read(16)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror})") from error
-    if not head:
-        raise InputError(f"{path}: is empty")
-    for magic, name in MAGIC:
-        if head.startswith(magic):
-            return name
-    if head.startswith(GZIP) and path.name.lower().endswith((".fits.gz", ".fit.gz", ".fts.gz")):
-        return "fits"
-    return "text"
 
 
 def read_array(path: Path) -> Array:
@@ -118,7 +84,7 @@ def read_archive(path: Path) -> dict[str, Array]:
         if form == "npz":
             with zipfile.ZipFile(path) as archive:
                 promised = sum(info.file_size for info in archive.infolist())
-            if promised > 8 * MOST_VALUES:
+            if promised > 8 * MAX_VALUES:
                 raise InputError(f"{path}: would unpack to {promised / 2**30:.0f} GiB: refused")
             with np.load(path, allow_pickle=False) as archive:
                 arrays = {key: archive[key] for key in archive.files}
@@ -132,9 +98,27 @@ def read_archive(path: Path) -> dict[str, Array]:
     raise InputError(f"{path}: unknown format: give NPZ or MAT")
 
 
+def to_array(name: str, thing: Any) -> Array:
+    """What people have in memory (array, tensor, picture, nested lists of them) as an array.
+
+    A list of arrays of different shapes becomes an array of objects, as a cell array of a MAT file does.
+    """
+    thing = _without_tensors(thing)
+    try:
+        return np.asarray(thing)
+    except Exception as error:  # lists of different lengths, and whatever a foreign __array__ raises
+        if not isinstance(thing, list):
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise InputError(f"{name}: cannot be made an array ({lines[0]})") from None
+    cells = np.empty(len(thing), dtype=object)
+    for i, item in enumerate(thing):
+        cells[i] = item
+    return cells
+
+
 def check_numbers(name: str, array: Any, single: bool = False) -> Array:
     """Real, finite numbers as float64, or a sentence on what is wrong; `single`: float32 stays float32."""
-    array = np.asarray(array)
+    array = to_array(name, array)
     if array.dtype == object or array.dtype.kind not in "biuf":
         raise InputError(f"{name}: holds {array.dtype} values: give real numbers")
     if array.size == 0:
@@ -142,21 +126,24 @@ def check_numbers(name: str, array: Any, single: bool = False) -> Array:
     array = array.astype(np.float32 if single and array.dtype == np.float32 else np.float64, copy=False)
     bad = int((~np.isfinite(array)).sum())
     if bad:
-        raise InputError(f"{name}: {bad} values are NaN or infinite: mend them first")
+        raise InputError(f"{name}: {bad} values are NaN or infinite: replace them first")
     return array
 
 
-def fits_module() -> Any:
-    """astropy.io.fits, or a line that says how to get it."""
-    try:
-        from astropy.io import fits
-    except ImportError:
-        raise InputError("FITS files need astropy: pip install 'pnpladmm[astro]'") from None
-    return fits
+def _without_tensors(thing: Any) -> Any:
+    """Tensors, also inside lists, as arrays on the CPU; what a mask hides as NaN, which is refused later."""
+    if isinstance(thing, np.ma.MaskedArray):
+        return np.ma.filled(thing.astype(np.float64), np.nan)
+    if isinstance(thing, Tensor):
+        tensor = thing.detach().cpu().resolve_conj().resolve_neg()
+        return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
+    if isinstance(thing, list | tuple):
+        return [_without_tensors(item) for item in thing]
+    return thing
 
 
 def _sane(path: Path, array: Any) -> Any:
-    if np.prod(array.shape, dtype=float) > MOST_VALUES:
+    if np.prod(array.shape, dtype=float) > MAX_VALUES:
         raise InputError(f"{path}: promises {'x'.join(map(str, array.shape))} values: refused")
     return array
 
@@ -166,7 +153,7 @@ def _png(path: Path) -> Array:
 
     data = path.read_bytes()
     width, height = struct.unpack(">II", data[16:24])
-    if width * height > MOST_VALUES // 4:
+    if width * height > MAX_VALUES // 4:
         raise InputError(f"{path}: promises {height}x{width} pixels: refused")
     return np.asarray(imagecodecs.png_decode(data))
 
@@ -182,12 +169,11 @@ def _tiff(path: Path) -> Array:
 
 
 def _fits(path: Path) -> Array:
-    fits = fits_module()
-    with fits.open(path, memmap=False) as hdus:
+    with optional("astropy.io.fits").open(path, memmap=False) as hdus:
         for hdu in hdus:
             if hdu.is_image and hdu.header.get("NAXIS", 0) >= 2:
                 shape = [hdu.header[f"NAXIS{i}"] for i in range(1, hdu.header["NAXIS"] + 1)]
-                if np.prod(shape, dtype=float) > MOST_VALUES:
+                if np.prod(shape, dtype=float) > MAX_VALUES:
                     raise InputError(f"{path}: promises {'x'.join(map(str, shape))} values: refused")
                 return np.asarray(hdu.data)
     raise InputError(f"{path}: holds no image")
@@ -196,9 +182,9 @@ def _fits(path: Path) -> Array:
 def _hdf(path: Path) -> dict[str, Array]:
     """MATLAB 7.3 is HDF5 with the axes reversed and cells as references."""
     try:
-        import h5py
-    except ImportError:
-        raise InputError(f"{path}: is MATLAB 7.3: pip install h5py, or save it with -v7") from None
+        h5py = optional("h5py")
+    except InputError as error:
+        raise InputError(f"{path}: is MATLAB 7.3: {error}; or save it with -v7") from None
 
     arrays: dict[str, Array] = {}
     with h5py.File(path, "r") as file:

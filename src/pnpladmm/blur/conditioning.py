@@ -1,4 +1,4 @@
-"""Kernels made fit for use: normalised, centred, cropped, resampled; each step reported, none silent.
+"""Kernels prepared for use: normalised, centred, cropped, resampled. Each step is reported.
 
 Shapes: kernels (P, C, kh, kw) float64 arrays with their centre at index `k // 2`. Offsets are (x, y) in pixels,
 x to the right along columns, y down along rows.
@@ -14,7 +14,7 @@ from pnpladmm.tensors import InputError
 EMPTY = 1e-7
 """Margins that hold less than this share of a kernel's absolute sum are empty."""
 OFF_CENTRE = 0.05
-"""Pixels: offsets below this are not worth a sentence."""
+"""Pixels: offsets below this are not reported."""
 
 
 def condition(
@@ -28,7 +28,7 @@ def condition(
     """Kernels of sum 1 (each channel its own), with empty margins cropped, and notes on what was done.
 
     background : a level to subtract first (a camera's offset), or `border`: the median of each kernel's rim.
-    recentre : shift each kernel so that its centroid lies on the centre. Else offsets are kept, and reported.
+    recentre : shift each kernel so that its centroid lies on the centre. Otherwise offsets are kept, and reported.
     """
     notes: list[str] = []
     kernels = as_bank(name, kernels)
@@ -129,10 +129,13 @@ def resized(kernels: Array, size: tuple[int, int]) -> Array:
 def same_size(kernels: list[Array]) -> Array:
     """Kernels (C, kh, kw) or (kh, kw) of different sizes as one bank (P, C, k, k), centres aligned."""
     kernels = [k[None] if k.ndim == 2 else k for k in kernels]
+    odd = [k.shape for k in kernels if k.ndim != 3]
+    if odd or not kernels:
+        raise InputError(f"kernels have shape {odd[0] if odd else ()}: give (k, k) or (C, k, k)")
     channels = {k.shape[0] for k in kernels} - {1}
     if len(channels) > 1:
         raise InputError(f"kernels have {' and '.join(map(str, sorted(channels)))} channels: they must agree")
-    # Odd, so that an even kernel's extra row has a place on either side of the centre.
+    # Odd, so that there is room for an even kernel's extra row on either side of the centre.
     height, width = (2 * max(k.shape[axis] // 2 for k in kernels) + 1 for axis in (1, 2))
     count = max([1, *channels])
     return np.stack([np.broadcast_to(resized(k, (height, width)), (count, height, width)) for k in kernels])
@@ -157,6 +160,21 @@ def sampled(psfs: Array, oversampling: tuple[float, float]) -> Array:
     return result
 
 
+def at_pixel_centres(psfs: Array, factors: tuple[float, float] | None, notes: list[str]) -> Array:
+    """PSFs (P, C, n, m) with `factors` (y, x) samples per detector pixel as one sample per pixel."""
+    if factors is None:
+        return psfs
+    notes.append(f"oversampled {factors[0]:g}x{factors[1]:g}: taken at the centres of detector pixels")
+    return sampled(psfs, factors)
+
+
+def relative_errors(shown: Array, true: Array) -> Array:
+    """Relative L2 error of each kernel: (P, ...) and (P, ...) give (P,)."""
+    axes = tuple(range(1, true.ndim))
+    result: Array = np.sqrt(((shown - true) ** 2).sum(axes) / (true**2).sum(axes).clip(1e-300))
+    return result
+
+
 def spread(values: Array, form: str = ".4g") -> str:
     """`a` or `a to b` for the range of some numbers."""
     low, high = float(np.min(values)), float(np.max(values))
@@ -170,7 +188,7 @@ def _subtract(name: str, kernels: Array, background: float | str | None, notes: 
     levels = np.median(kernels[..., rim], -1)
     if background is None:
         share = (levels / np.abs(kernels).max((-2, -1)).clip(1e-300)).max()
-        # A kernel of a few pixels is all rim, and one that is cut off is not on a pedestal.
+        # A kernel of a few pixels is all rim, which says nothing about an offset.
         if share > 0.01 and min(kernels.shape[-2:]) >= 7:
             notes.append(
                 f"the rim stands at {100 * share:.2g} % of the peak: if that is a camera's offset, "
@@ -196,5 +214,5 @@ def _centre(kernels: Array, recentre: bool, notes: list[str]) -> Array:
     if recentre:
         notes.append(f"recentred: centroids lay up to {where} from the centre")
         return recentred(kernels)
-    notes.append(f"centroids lie up to {where} from the centre, and are kept: the blur shifts the picture so far")
+    notes.append(f"centroids lie up to {where} from the centre, and are kept: the blur shifts the picture by as much")
     return kernels

@@ -6,25 +6,38 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.conditioning import centroids, spread
 from pnpladmm.blur.model import Blur
-from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.operators.norm import NormBound, bound_norm_squared
 
 AFFORDABLE = 1e10
-"""Operations that a bound of the norm may cost when nobody asked for it: ten seconds or so."""
+"""Operations that a bound of the norm may cost when it was not asked for: about ten seconds."""
 ITERATIONS = 30
 SHIFT_COST = 10
-"""What an operation costs more when it is done shift by shift and not by FFT."""
+"""How much more an operation costs when it is done shift by shift and not by FFT."""
 
 
 def describe(blur: Blur, norm: bool | None = None) -> str:
-    """What it is, sums, centroids, widths, rank, norm, and every note of its reader; one fact a line.
+    """A blur in words: kernels, order, sums, centroids, widths, weights, rank, norm and notes.
 
-    norm : bound `||H||^2`. None: only if that takes seconds (large fields take minutes).
+    Parameters
+    ----------
+    blur : Blur
+    norm : bool, optional
+        Bound `||H||^2`? If not given, only where it takes seconds (large fields take minutes).
+
+    Returns
+    -------
+    str
+        One fact per line.
+
+    Examples
+    --------
+    >>> from pnpladmm.blur import as_blur, describe, gaussian
+    >>> print(describe(as_blur(gaussian(2.0), (48, 64)), norm=False).splitlines()[1])
+    kernels       1 of 17x17, shared by all channels
     """
     count, channels, kh, kw = blur.kernels.shape
     height, width = blur.size
@@ -48,24 +61,25 @@ def describe(blur: Blur, norm: bool | None = None) -> str:
         f"weights       {spread(blur.weights.numpy(), '.3g')}, sum {spread(blur.weights.sum(0).numpy(), '.3g')}"
     )
     lines.append(f"rank          {_rank(blur)}")
-    bound = norm_bound(blur, norm)
-    if bound is None:
-        lines.append("||H||^2       not bounded: it takes long on so large a field")
-    elif bool(torch.isinf(bound.upper).any()):
-        lines.append(
-            f"||H||^2       at least {float(bound.lower.max()):.4f}; a bound from above takes long on so large a field"
-        )
-    else:
-        lines.append(f"||H||^2       between {float(bound.lower.max()):.4f} and {float(bound.upper.max()):.4f}")
+    lines.append(f"||H||^2       {_norm_text(norm_bound(blur, norm))}")
     lines += [f"note          {note}" for note in blur.notes]
     return "\n".join(lines)
+
+
+def _norm_text(bound: NormBound | None) -> str:
+    if bound is None:
+        return "not bounded: it takes long on a field of this size"
+    lower, upper = float(bound.lower.max()), float(bound.upper.max())
+    if math.isinf(upper):
+        return f"at least {lower:.4f}; a bound from above takes long on a field of this size"
+    return f"between {lower:.4f} and {upper:.4f}"
 
 
 def norm_bound(blur: Blur, wanted: bool | None = None) -> NormBound | None:
     """Bounds of `||H||^2` with the border unknown, from a few iterations; None where even that would take long.
 
-    A signed blur is bounded from above through its absolute value, entry by entry, one shift at a time: slow, so
-    one step of it must do (Collatz-Wielandt with `p = 1`), and on large fields the bound from above is left out.
+    A signed blur is bounded from above through its absolute value, entry by entry, one shift at a time. That is slow,
+    so one step of it has to do (Collatz-Wielandt with `p = 1`), and large fields have no bound from above.
     """
     if wanted is False:
         return None
@@ -73,28 +87,9 @@ def norm_bound(blur: Blur, wanted: bool | None = None) -> NormBound | None:
     pixels, count = math.prod(blur.size), len(blur.kernels)
     if wanted is None and ITERATIONS * 4.0 * (1 + count) * pixels * math.log2(pixels + 1) > AFFORDABLE:
         return None
-    absolute = operator.absolute()
-    if absolute is operator:
-        return bound_norm_squared(operator, operator.domain, iterations=ITERATIONS, gap=0.01)
-    lower = _power_iteration(operator)
     shifts = 2.0 * math.prod(blur.kernel_size) * (3 + count) * pixels
-    if wanted is None and SHIFT_COST * shifts > AFFORDABLE:
-        return NormBound(lower, torch.full_like(lower, torch.inf))
-    ones = torch.ones(operator.domain, dtype=torch.float64)
-    upper = absolute.adjoint(absolute.forward(ones)).amax().reshape(1)
-    return NormBound(lower, upper * (1 + 1e-9))
-
-
-def _power_iteration(operator: SpatiallyVaryingBlur) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    p = torch.randn(operator.domain, dtype=torch.float64, generator=generator)
-    lower = torch.zeros(1, dtype=torch.float64)
-    for _ in range(ITERATIONS):
-        blurred = operator.forward(p)
-        lower = torch.maximum(lower, (blurred.square().sum() / p.square().sum()).reshape(1))
-        p = operator.adjoint(blurred)
-        p = p / p.norm().clamp_min(1e-300)
-    return lower * (1 - 1e-9)
+    slow = wanted is None and SHIFT_COST * shifts > AFFORDABLE
+    return bound_norm_squared(operator, operator.domain, ITERATIONS, 0.01, absolute_iterations=0 if slow else 1)
 
 
 def fwhm(psf: Array) -> float:

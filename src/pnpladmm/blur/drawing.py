@@ -10,7 +10,9 @@ import numpy as np
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.model import Blur
+from pnpladmm.files import replacing
 from pnpladmm.operators import SpatiallyVaryingBlur
+from pnpladmm.tensors import InputError
 
 # Soft colours that stay apart for most eyes, one for each kernel in turn.
 COLOURS = np.array([[0.55, 0.75, 0.95], [0.98, 0.80, 0.50], [0.65, 0.87, 0.62], [0.93, 0.65, 0.68], [0.80, 0.72, 0.92]])
@@ -18,23 +20,40 @@ KERNEL_SHARE = 0.22
 """Side of a drawn kernel, as a share of the picture's shorter side."""
 ACROSS = 5
 """PSFs along the longer side of the field."""
-MOST = 12
+DRAWN_KERNELS = 12
 """Kernels drawn with their weights; the rest is counted."""
 
 
-def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: Path) -> None:
-    """A `Blur`: its PSFs over the field, then kernels beside their weight maps. An operator: regions and kernels."""
+def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: str | Path) -> None:
+    """Draw a blur into a picture file.
+
+    Parameters
+    ----------
+    blur : Blur or SpatiallyVaryingBlur
+        Of a `Blur` its PSFs over the field are drawn, then its kernels beside their weight maps; of an operator the
+        regions and their kernels.
+    path : str or Path
+        PNG, PDF or SVG, by the suffix.
+    """
     if isinstance(blur, Blur):
-        _draw_sheet(blur, path)
+        _draw_sheet(blur, Path(path))
     else:
-        _draw_regions(blur, path)
+        _draw_regions(blur, Path(path))
+
+
+def _save(figure: Any, path: Path) -> None:
+    form = path.suffix.lower().lstrip(".")
+    if form not in figure.canvas.get_supported_filetypes():
+        raise InputError(f"{path}: drawings are written as .png, .pdf or .svg")
+    with replacing(path) as beside:
+        figure.savefig(beside, dpi=110, format=form)
 
 
 def _draw_sheet(blur: Blur, path: Path) -> None:
     from matplotlib.figure import Figure
 
     height, width = blur.size
-    shown = min(len(blur.kernels), MOST)
+    shown = min(len(blur.kernels), DRAWN_KERNELS)
     columns = min(shown, 4)
     rows = math.ceil(shown / columns)
     tall = 7 * min(max(height / width, 0.4), 2.0)
@@ -49,8 +68,7 @@ def _draw_sheet(blur: Blur, path: Path) -> None:
             _draw_term(blur, number, left, right)
     if shown < len(blur.kernels):
         bottom.suptitle(f"the first {shown} of {len(blur.kernels)} kernels with their weights", fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    _save(figure, path)
 
 
 def _draw_field(blur: Blur, axes: Any) -> None:
@@ -115,8 +133,7 @@ def _draw_regions(blur: SpatiallyVaryingBlur, path: Path) -> None:
         axes.add_patch(_frame(x, y, side))
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    _save(figure, path)
 
 
 def _middle(share: Array, side: float) -> tuple[float, float]:

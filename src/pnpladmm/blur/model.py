@@ -1,4 +1,4 @@
-"""What a blur is, whatever file it came from: kernels, the weights that mix them, and the order of the two."""
+"""What a blur is, whatever it came from: kernels, the weights that mix them, and the order of the two."""
 
 from __future__ import annotations
 
@@ -16,16 +16,38 @@ from pnpladmm.tensors import InputError
 
 @dataclass(frozen=True)
 class Blur:
-    """`H = sum_i U_i K_i` (`convolve-then-weight`) or `sum_i K_i U_i` (`weight-then-convolve`) for one picture.
+    """The blur of one picture, a sum of convolutions `K_i` with weights `U_i`.
 
-    kernels : (P, C, kh, kw) float64, with C = 1 if all channels share them. True convolution; the centre of a
-        kernel is its index `k // 2`, so a kernel looks like the picture of a point: first axis rows (down),
-        second axis columns (right), as in the file's picture.
-    weights : (P, H, W) on the picture's pixels. Float32 from the readers: twice the field for the memory.
-    order : where the weights act. `weight-then-convolve` gives every source the PSF of its own place, which is
+    `H = sum_i U_i K_i` (`convolve-then-weight`) or `H = sum_i K_i U_i` (`weight-then-convolve`).
+
+    Parameters
+    ----------
+    kernels : Tensor or array, (P, k, k) or (P, C, kh, kw)
+        Kept as (P, C, kh, kw) float64, with C = 1 if all channels share them. True convolution. The centre of a kernel
+        is its index `k // 2`, so a kernel looks like the picture of a point: the first axis is rows (down), the
+        second is columns (right).
+    weights : Tensor or array, (P, H, W)
+        On the picture's pixels. The readers give float32, which needs half the memory.
+    order : {"convolve-then-weight", "weight-then-convolve"}
+        Where the weights act. `weight-then-convolve` gives every source the PSF of its own place, which is
         what astronomers and microscopists measure; `convolve-then-weight` is the paper's.
-    notes : what reading did and found, one sentence each with its numbers.
-    source : what the blur was made from.
+    notes : tuple of str
+        What the reader did and found, one sentence each with its numbers.
+    source : str
+        What the blur was made from.
+
+    Examples
+    --------
+    A blur that changes from left to right:
+
+    >>> import torch
+    >>> from pnpladmm.blur import Blur, common_size, gaussian, motion
+    >>> left = torch.linspace(1, 0, 64).expand(48, 64)
+    >>> blur = Blur(common_size([gaussian(1.0), motion(9)]), torch.stack([left, 1 - left]))
+    >>> blur.size, blur.kernel_size
+    ((48, 64), (11, 11))
+    >>> blur.operator("zero").forward(torch.rand(1, 3, 48, 64)).shape
+    torch.Size([1, 3, 48, 64])
     """
 
     kernels: Tensor
@@ -61,10 +83,20 @@ class Blur:
         return self.kernels.shape[2], self.kernels.shape[3]
 
     def operator(self, boundary: Boundary = "unknown") -> SpatiallyVaryingBlur:
-        """The operator. With `unknown` it maps the scene, `k - 1` rows and columns larger, to the picture.
+        """The operator of this blur.
 
         Weights that act on the scene (`weight-then-convolve`) are known on the picture only; beyond it each
-        keeps the value it has at the border.
+        keeps the value that it has at the border.
+
+        Parameters
+        ----------
+        boundary : {"unknown", "circular", "replicate", "reflect", "zero"}
+            What lies beyond the border. With `unknown` the operator maps the scene, which is `k - 1` rows and columns
+            larger, to the picture.
+
+        Returns
+        -------
+        SpatiallyVaryingBlur
         """
         weights = self.weights
         if boundary == "unknown" and self.order == "weight-then-convolve":
@@ -76,9 +108,28 @@ class Blur:
         return SpatiallyVaryingBlur(self.kernels, weights, boundary, self.order)
 
     def psf_at(self, row: int, column: int) -> Tensor:
-        """What a point source of flux 1 in this pixel shows: (C, kh, kw), the source at index `k // 2`.
+        """The picture of a point source of flux 1 in one pixel.
 
-        `convolve-then-weight` weighs the light where it arrives, so each pixel of the PSF has its own weights.
+        With `convolve-then-weight` the light is weighted where it arrives, so each pixel of the PSF has its own
+        weights.
+
+        Parameters
+        ----------
+        row, column : int
+            The pixel, counted from 0.
+
+        Returns
+        -------
+        Tensor, (C, kh, kw)
+            The source is at index `k // 2`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from pnpladmm.blur import Blur, gaussian
+        >>> blur = Blur(gaussian(1.0)[None], torch.ones(1, 48, 64))
+        >>> torch.allclose(blur.psf_at(20, 30)[0], gaussian(1.0))
+        True
         """
         (height, width), (kh, kw) = self.size, self.kernel_size
         if not (0 <= row < height and 0 <= column < width):

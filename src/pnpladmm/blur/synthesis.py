@@ -8,26 +8,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.conditioning import resized
 from pnpladmm.tensors import InputError, check_positive
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Density: TypeAlias = Callable[[Array, Array, float], Array]
 """A density at points (x, y); the third argument is the distance between samples, over which edges are softened."""
 
-# Samples a pixel in each direction. With softened edges discs and lines are right to about a thousandth.
+# Samples per pixel in each direction. With softened edges discs and lines are right to about a thousandth.
 SUPERSAMPLING = 8
-# Widths (pixels) that samples so far apart still see; a narrower kernel has more of them, up to the second number.
-SEEN, FINEST = 0.5, 128
+# The width in pixels from which on these samples suffice. A narrower kernel has more of them, up to FINEST per pixel.
+WIDE_ENOUGH, FINEST = 0.5, 128
 
 
 def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int | None = None) -> Tensor:
-    """A Gaussian of standard deviation `sigma`, or (along, across) the direction `angle`."""
+    """A Gaussian kernel.
+
+    Parameters
+    ----------
+    sigma : float or (float, float)
+        Standard deviation in pixels, or two: along and across the direction `angle`.
+    angle : float
+        Degrees, counter-clockwise from the right.
+    size : int, optional
+        Side of the kernel, odd; 4 sigma on each side if not given.
+
+    Returns
+    -------
+    Tensor, (k, k) float64
+        Sum 1, centre in the middle pixel.
+
+    Examples
+    --------
+    >>> kernel = gaussian(1.5)
+    >>> kernel.shape, round(float(kernel.sum()), 12)
+    (torch.Size([13, 13]), 1.0)
+    """
     along, across = (sigma, sigma) if isinstance(sigma, int | float) else sigma
     check_positive("sigma", along)
     check_positive("sigma", across)
@@ -43,13 +65,52 @@ def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int |
 
 
 def defocus(radius: float, size: int | None = None) -> Tensor:
-    """A uniform disc: a lens out of focus."""
+    """A uniform disc: a lens out of focus.
+
+    Parameters
+    ----------
+    radius : float
+        Pixels.
+    size : int, optional
+        Side of the kernel, odd; as large as the disc if not given.
+
+    Returns
+    -------
+    Tensor, (k, k) float64
+        Sum 1, centre in the middle pixel.
+
+    Examples
+    --------
+    >>> defocus(3.0).shape
+    torch.Size([7, 7])
+    """
     check_positive("radius", radius)
     return _sampled(lambda x, y, step: _inside(radius - np.hypot(x, y), step), radius, radius, size)
 
 
 def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor:
-    """A straight line of uniform speed through the centre, one pixel wide."""
+    """A straight line through the centre at uniform speed, one pixel wide.
+
+    Parameters
+    ----------
+    length : float
+        Length of the path in pixels.
+    angle : float
+        Its direction in degrees, counter-clockwise from the right.
+    size : int, optional
+        Side of the kernel, odd; as large as the line if not given.
+
+    Returns
+    -------
+    Tensor, (k, k) float64
+        Sum 1, centre in the middle pixel.
+
+    Examples
+    --------
+    >>> kernel = motion(5.0)
+    >>> [round(float(v), 3) for v in kernel[kernel.shape[0] // 2]]
+    [0.0, 0.2, 0.2, 0.2, 0.2, 0.2, 0.0]
+    """
     check_positive("length", length)
     turn = math.radians(angle)
 
@@ -62,17 +123,47 @@ def motion(length: float, angle: float = 0.0, size: int | None = None) -> Tensor
 
 
 def common_size(kernels: list[Tensor]) -> Tensor:
-    """Kernels (k, k) of different odd sizes, padded with zeros round their centres: (P, k, k)."""
-    side = max(max(k.shape) for k in kernels)
-    bank = torch.zeros(len(kernels), side, side, dtype=torch.float64)
-    for target, kernel in zip(bank, kernels, strict=True):
-        top, left = side // 2 - kernel.shape[0] // 2, side // 2 - kernel.shape[1] // 2
-        target[top : top + kernel.shape[0], left : left + kernel.shape[1]] = kernel
-    return bank
+    """Kernels of different sizes as one bank, padded with zeros round their centres.
+
+    Parameters
+    ----------
+    kernels : list of Tensor, (k, k)
+        Odd sizes, centre at `k // 2`.
+
+    Returns
+    -------
+    Tensor, (P, k, k) float64
+        Square, as large as the largest.
+
+    Examples
+    --------
+    >>> common_size([gaussian(1.0), motion(16)]).shape
+    torch.Size([2, 17, 17])
+    """
+    side = max(max(kernel.shape) for kernel in kernels)
+    return torch.from_numpy(np.stack([resized(kernel.detach().cpu().numpy(), (side, side)) for kernel in kernels]))
 
 
 def soft_regions(labels: Array, feather: float) -> Tensor:
-    """A label map (H, W) of 0 .. P-1 as weights (P, H, W) that sum to one, smooth over `feather` pixels."""
+    """A label map as weights that sum to one at every pixel, with soft seams.
+
+    Parameters
+    ----------
+    labels : array of int, (H, W)
+        0 .. P-1.
+    feather : float
+        Width of the seams in pixels (the standard deviation of the Gaussian that softens them); 0 for hard ones.
+
+    Returns
+    -------
+    Tensor, (P, H, W) float64
+
+    Examples
+    --------
+    >>> weights = soft_regions(np.repeat([[0, 1]], 4, axis=0).repeat(3, axis=1), feather=1.0)
+    >>> weights.shape, bool(torch.allclose(weights.sum(0), torch.ones(4, 6, dtype=torch.float64)))
+    (torch.Size([2, 4, 6]), True)
+    """
     from scipy.ndimage import gaussian_filter  # slow to import
 
     count = int(labels.max()) + 1
@@ -97,7 +188,7 @@ def _sampled(density: Density, reach: float, narrowest: float, size: int | None)
     if size is not None and (size < 1 or size % 2 == 0):
         raise InputError(f"kernel size {size}: give an odd number of pixels")
     side = 2 * half + 1
-    n = min(SUPERSAMPLING * max(1, math.ceil(SEEN / narrowest)), FINEST)
+    n = min(SUPERSAMPLING * max(1, math.ceil(WIDE_ENOUGH / narrowest)), FINEST)
     fine = (np.arange(side * n) + 0.5) / n - side / 2
     values = density(fine[None, :], -fine[:, None], 1 / n)  # rows run down, y runs up
     kernel = values.reshape(side, n, side, n).mean((1, 3))

@@ -1,7 +1,19 @@
-"""What a denoiser is to the solvers: a callable `d(x, sigma)` and what it promises.
+"""What a denoiser is to the solvers: a callable `d(x, sigma)`, and what a solver may ask about it.
 
-Any callable is a denoiser. What it promises decides which theorem covers a run that uses it
-(`solvers/certificate.py`), so a plain callable promises nothing.
+Any callable is a denoiser. It may declare more about itself. This is all that solvers, settings and reports ask, always
+through the functions and protocols below, which know the default for callables that declare nothing:
+
+===================  =====================  ===========================================================================
+attribute or method  read with              meaning; default
+===================  =====================  ===========================================================================
+`promise`            `promise_of`           what is known of it, decides which theorem covers a run; `Promise.NONE`
+`name`               `name_of`              the key of its tuned settings; the name of the function or of the class
+`precision`          `precision_of`         the dtype it computes in, which bounds the rounding; None: the picture's own
+`weight`             `weight_of`            the factor that its prior `f` carries already; 1
+`prior`              `EvaluablePrior`       evaluates `phi(x)`, for objectives and Lagrangians; unknown
+`curvature`          `MeasuredCurvature`    measures how far it is from not being a proximal operator; unknown
+`curvature_meter`    `curvature_meter`      a `curvature` for one run, which reuses what it found; `curvature` itself
+===================  =====================  ===========================================================================
 """
 
 from __future__ import annotations
@@ -10,13 +22,34 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from pnpladmm.tensors import PerPicture
 
 
 class Promise(Enum):
-    """What is known of `D_sigma`, from nothing to the most."""
+    """What is known of a denoiser `D_sigma`, from nothing to the most. The value is a sentence for reports.
+
+    Attributes
+    ----------
+    NONE
+        Nothing is known: no theorem covers a run.
+    MMSE
+        Trained for squared error: a proximal operator as far as it is an MMSE estimator.
+    GRADIENT_STEP
+        `D = Id - grad g`: a proximal operator where the largest eigenvalue of the Hessian of `g` is below 1.
+    PROX
+        `D = prox_{sigma^2 f}`, `f` not convex.
+    CONVEX
+        `D = prox_{sigma^2 f}`, `f` convex.
+
+    Examples
+    --------
+    >>> import pnpladmm as pl
+    >>> pl.load_denoiser("tv").promise
+    <Promise.CONVEX: 'the proximal operator of sigma^2 f, f convex'>
+    """
 
     NONE = "nothing is known of it"
     MMSE = "trained for squared error: a proximal operator as far as it is an MMSE estimator"
@@ -40,8 +73,8 @@ class EvaluablePrior(Protocol):
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
         """`phi(x)` of each picture, shape (B,), float64, where `x = D_sigma(v) = prox_phi(v)`.
 
-        `v` is None for a picture that the denoiser did not make (a start). Classical priors know
-        `phi = sigma^2 f` anyway; gradient steps know `phi` only through `v`, and then return None.
+        `v` is None for a picture that the denoiser did not make (a start). Classical priors know `phi = sigma^2 f`
+        anyway. Gradient steps know `phi` only through `v`, and return None without it.
         With `lambda = L_x sigma_d^2` the objective's prior term is `lambda f = L_x phi`.
         """
         ...
@@ -56,14 +89,31 @@ class MeasuredCurvature(Protocol):
         ...
 
 
+def promise_of(denoiser: object) -> Promise:
+    """What is known of a denoiser."""
+    promise = getattr(denoiser, "promise", Promise.NONE)
+    return promise if isinstance(promise, Promise) else Promise.NONE
+
+
+def name_of(denoiser: object) -> str:
+    """The name of a denoiser, under which its settings are kept and reports list it."""
+    name = getattr(denoiser, "name", "") or getattr(denoiser, "__name__", "")
+    return str(name or type(denoiser).__name__)
+
+
+def precision_of(denoiser: object) -> torch.dtype | None:
+    """The dtype a denoiser computes in, such as float16; None where it computes in the dtype of the picture."""
+    precision = getattr(denoiser, "precision", None)
+    return precision if isinstance(precision, torch.dtype) else None
+
+
+def weight_of(denoiser: object) -> float:
+    """The constant factor of `f` in a classical prior: `TotalVariation(10)` is `f = 10 TV`."""
+    return float(getattr(denoiser, "weight", 1.0))
+
+
 def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture], Tensor]:
-    """A measuring function for one run: the denoiser's own meter where it has one, else its `curvature`."""
+    """A `curvature(v, sigma)` for one run: the denoiser's own meter where it has one, else its `curvature`."""
     of_one_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
     of_one_run = getattr(denoiser, "curvature_meter", None)
     return denoiser.curvature if of_one_run is None else of_one_run()
-
-
-def promise_of(denoiser: Denoiser) -> Promise:
-    """The promise of a denoiser; NONE for a callable that says nothing."""
-    promise = getattr(denoiser, "promise", Promise.NONE)
-    return promise if isinstance(promise, Promise) else Promise.NONE

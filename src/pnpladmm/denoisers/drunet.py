@@ -14,8 +14,13 @@ Parameter names are those of the published checkpoints (`m_head.weight`, `m_down
 
 from __future__ import annotations
 
+from typing import ClassVar, Self
+
 import torch
 from torch import Tensor, nn
+
+from pnpladmm.denoisers.architecture import Network, Tensors, count_names, output_channels
+from pnpladmm.denoisers.shipped import shipped_network
 
 WIDTHS = (64, 128, 256, 512)
 BLOCKS = 4
@@ -49,10 +54,13 @@ def _up(outer: int, inner: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(nn.ConvTranspose2d(outer, inner, 2, stride=2, bias=False), *steps)
 
 
-class DRUNet(nn.Module):
+@shipped_network("drunet", color="drunet_color.safetensors", grey="drunet_grey.safetensors")
+class DRUNet(Network):
     """The network for `channels` picture channels; sides must be multiples of `stride`."""
 
-    stride = 8
+    description = "bias-free DRUNet"
+    first_layer = "m_head.weight"
+    shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
 
     def __init__(self, channels: int = 3, widths: tuple[int, ...] = WIDTHS, blocks: int = BLOCKS) -> None:
         """Widths at the four scales, and residual blocks a scale; as published by default."""
@@ -100,3 +108,16 @@ class DRUNet(nn.Module):
             self.m_tail.weight *= 0.05
             for c in range(self.channels):
                 self.m_head.weight[c, c, 1, 1] = self.m_tail.weight[c, c, 1, 1] = 1
+
+    @classmethod
+    def of_size(cls, channels: int, widths: tuple[int, ...] | None = None, blocks: int | None = None) -> Self:
+        """Widths at the four scales, and residual blocks per scale."""
+        return cls(channels, widths or WIDTHS, blocks or BLOCKS)
+
+    @classmethod
+    def fitting(cls, tensors: Tensors, source: str) -> Self:
+        """Of the sizes of these tensors."""
+        count = count_names(tensors, r"m_body\.\d+\.res\.0\.weight")
+        names = ["m_head.weight", *(f"m_down{level}.{count}.weight" for level in (1, 2, 3))]
+        channels = output_channels(tensors, "m_tail.weight", source)
+        return cls(channels, tuple(output_channels(tensors, name, source) for name in names), count)

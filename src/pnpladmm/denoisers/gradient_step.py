@@ -1,4 +1,4 @@
-"""Denoisers that are gradient steps: proximal operators wherever their curvature says so (design fact 8).
+"""Denoisers that are gradient steps: proximal operators wherever their curvature is below 1.
 
     D(x) = x - gamma grad g(x),    g(x) = 1/2 ||x - N(x)||^2 = 1/2 ||R(x)||^2,    grad g = J_R^T R
 
@@ -8,38 +8,38 @@ Where the largest eigenvalue of `gamma` times the Hessian of `g` stays below 1, 
 
 which is known along the iterations, because each picture there is `D(v)` of a known `v` (docs/proof.md).
 
-Everything a picture goes through on its way into the network is linear and enters `g`, so that `D` is a gradient step
-on the picture's own domain to the last digit: with `A` = extend by 0 to the stride, or copy a channel into the n of a
-colour network, and `M` = leave the extension out, `g(x) = 1/(2n) ||M R(A x)||^2`, `grad g = 1/n A^T J_R^T M R(A x)`.
-`A^T A = n`, so that `A` adds nothing to the curvature. Replicating the border would: a pixel that stands for eight
+Each step of a picture's way into the network is linear and enters `g`, so that `D` is a gradient step on the picture's
+own domain, up to rounding. With `A` the extension by 0 to the stride, or the copy of a channel into the n of a colour
+network (network_input.py), and `M` the mask that leaves the extension out,
+
+    g(x) = 1/(2n) ||M R(A x)||^2,    grad g = 1/n A^T J_R^T M R(A x).
+
+`A^T A = n`, so that `A` adds nothing to the curvature. Replication of the border would: a pixel that stands for eight
 columns has eight times the curvature (3 was measured at the border of pictures where crops had 1).
 """
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import EllipsisType
 from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from pnpladmm.denoisers.base import Promise
-from pnpladmm.denoisers.network import GPU_PIXELS, SIGMA_MAX, NetworkDenoiser, _checked_sigma, full_precision
+from pnpladmm.denoisers.network import GPU_PIXELS, SIGMA_MAX, NetworkDenoiser, checked_sigma, full_precision
+from pnpladmm.denoisers.network_input import NetworkInput
 from pnpladmm.denoisers.ritz import Ritz, largest_eigenvalue
-from pnpladmm.denoisers.smooth_unet import Linearisation, SmoothUNet
+from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError, PerPicture, squared_norm, version_of
 
 FIRST_PRODUCTS = 20
-"""Products with the Hessian at the first measurement of a run, from a random start."""
+"""Products with the Hessian for the first measurement of a run, which starts from a random picture."""
 LATER_PRODUCTS = 4
-"""And at later ones, from the last one's eigenvector: one costs as much as a call."""
-TILE = 2048
-"""Longest side in pixels that is processed at once, 5 GB in float32 (8 GB for the Hessian)."""
+"""Products for later measurements, which start from the last eigenvector. A product costs as much as a call."""
+TILE_SIDE = 2048
+"""The longest side, in pixels, that is processed at once: 5 GB in float32 (8 GB for the Hessian)."""
 
 
 class GradientStepDenoiser(NetworkDenoiser):
@@ -47,16 +47,17 @@ class GradientStepDenoiser(NetworkDenoiser):
 
     Parameters
     ----------
-    networks, name, sigma_max, scale, device:
-        As for `NetworkDenoiser`; the network is homogeneous, so nothing needs scaling.
-    relaxation:
-        `gamma` in (0, 1]: `D_gamma = gamma D + (1 - gamma) Id`, its curvature is gamma times as large. By default
-        what the weights say.
-    precision:
-        float32 by default, everywhere: on GPUs with TF32 off, since what is checked is smaller than its rounding.
-    tile:
-        Longest side in pixels to process at once. `g` is a sum over tiles, each computed with all that it depends on
-        around it, so tiles change nothing but rounding.
+    networks, name, sigma_max, scale, device
+        As for `NetworkDenoiser`. The network is homogeneous, so nothing needs scaling.
+    relaxation : float, optional
+        `gamma` in (0, 1]: `D_gamma = gamma D + (1 - gamma) Id`, whose curvature is gamma times as large. By default
+        the number stored with the weights.
+    precision : torch.dtype, optional
+        float32 by default on every device; on GPUs with TF32 off, because its rounding is larger than the differences
+        that are checked.
+    tile : int
+        The longest side, in pixels, to process at once. `g` is a sum over tiles. Each is computed with all pixels that
+        it depends on, so tiles change nothing but rounding.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         scale: float = 1.0,
         device: torch.device | str | None = None,
         precision: torch.dtype | None = None,
-        tile: int = TILE,
+        tile: int = TILE_SIDE,
     ) -> None:
         """Take the networks over, as `NetworkDenoiser` does."""
         if relaxation is None:
@@ -109,7 +110,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         return self.relaxation * self.energy(v, sigma) - squared_norm(v.double() - x.double()) / 2
 
     def energy(self, v: Tensor, sigma: PerPicture) -> Tensor:
-        """`g(v)`, (B,) float64; free where `v` is what was denoised last."""
+        """`g(v)`, (B,) float64; known already where `v` is the picture that was denoised last."""
         sigmas = self._check(v, sigma)
         if self._last is not None:
             last, version, last_sigmas, energies = self._last
@@ -122,15 +123,15 @@ class GradientStepDenoiser(NetworkDenoiser):
         return energies
 
     def curvature(self, v: Tensor, sigma: PerPicture, /, products: int = FIRST_PRODUCTS) -> Tensor:
-        """`gamma lambda_max` of the Hessian of `g` at `v`, (B,) float64, from so many products, started at random."""
+        """`gamma lambda_max` of the Hessian of `g` at `v`, (B,) float64, from a random start and so many products."""
         return self.top_eigenpair(v, sigma, products).value
 
     def curvature_meter(self) -> Callable[[Tensor, PerPicture], Tensor]:
-        """A `curvature(v, sigma)` for one run: it goes on from the eigenvectors that it found at the last iterate."""
-        return _Meter(self)
+        """A `curvature(v, sigma)` for one run, which starts from the eigenvectors that it found at the last iterate."""
+        return _CurvatureMeter(self)
 
     def growth(self, v: Tensor, sigma: PerPicture, /, products: int = FIRST_PRODUCTS) -> Tensor:
-        """By how much `D` enlarges a small difference from `v` at most: the largest eigenvalue of `J_D - I`, (B,)."""
+        """The largest eigenvalue of `J_D - I`, (B,): by how much `D` enlarges a small difference from `v`."""
         return self.top_eigenpair(v, sigma, products, end=-1).value
 
     def top_eigenpair(
@@ -144,8 +145,8 @@ class GradientStepDenoiser(NetworkDenoiser):
     ) -> Ritz:
         """The largest eigenvalue of gamma times the Hessian of `g` at `v`, with its vector on the network's device.
 
-        For `end = -1`, of minus that. Without a `start` every picture starts from the same random picture, so that none
-        depends on its batch.
+        For `end = -1`, that of minus the Hessian. Without a `start` all pictures start from the same random picture, so
+        that no result depends on the batch.
         """
         sigmas = self._check(v, sigma)
         if products < 1:
@@ -169,7 +170,7 @@ class GradientStepDenoiser(NetworkDenoiser):
     def _check(self, x: Tensor, sigma: PerPicture) -> Tensor:
         if x.ndim != 4 or x.numel() == 0:
             raise InputError(f"pictures of shape {tuple(x.shape)}: give a non-empty (B, C, H, W)")
-        return _checked_sigma(sigma, len(x))
+        return checked_sigma(sigma, len(x))
 
     def _parts(self, x: Tensor) -> list[slice]:
         """Pictures to process together: one on CPUs, on GPUs as many as memory allows."""
@@ -180,59 +181,36 @@ class GradientStepDenoiser(NetworkDenoiser):
 
     def _hessian(self, x: Tensor, sigmas: Tensor, end: Literal[1, -1] = 1) -> Callable[[Tensor], Tensor]:
         """Products with `end` gamma times the Hessian of `g` at x, for directions on the network's device."""
-        there = self._enter(x, sigmas)
-        pieces = there.tiles(self._tile)
-        # One piece is linearised once for all products; more would not fit, and are linearised for each.
-        ready = there.linearise(pieces[0], products=True) if len(pieces) == 1 else None
-        factor = (end * self.relaxation * there.factor).to(self.precision).view(-1, 1, 1, 1)
+        entered = self._input(x, sigmas)
+        tiles = entered.tiles(self._tile)
+        # One tile is linearised once for all products. More would not fit into memory: they are linearised each time.
+        ready = entered.linearise(tiles[0], products=True) if len(tiles) == 1 else None
+        factor = (end * self.relaxation * entered.factor).to(self.precision).view(-1, 1, 1, 1)
 
         def product(u: Tensor) -> Tensor:
-            direction = self._enter(u, sigmas).planes
+            direction = self._input(u, sigmas).planes
             total = torch.zeros_like(direction)
-            for piece in pieces:
-                here = there.linearise(piece, products=True) if ready is None else ready
-                total[piece.place] += here.product(direction[piece.place])
-            return factor * there.leave(total)
+            for tile in tiles:
+                local = entered.linearise(tile, products=True) if ready is None else ready
+                total[tile.place] += local.product(direction[tile.place])
+            return factor * entered.adjoint(total)
 
         return product
 
     def _differentiate(self, x: Tensor, sigmas: Tensor) -> tuple[Tensor, Tensor]:
         """`g` (B,) in float64 and `grad g` at x, on the network's device."""
-        there = self._enter(x, sigmas)
-        total = torch.zeros_like(there.planes)
+        entered = self._input(x, sigmas)
+        total = torch.zeros_like(entered.planes)
         energy = torch.zeros(len(total), dtype=torch.float64, device=total.device)
-        for piece in there.tiles(self._tile):
-            here = there.linearise(piece)
-            total[piece.place] += here.gradient
-            energy += squared_norm(here.residual) / 2
-        factor = there.factor.to(self.precision).view(-1, 1, 1, 1)
-        return there.factor * energy.reshape(len(x), -1).sum(1), factor * there.leave(total)
+        for tile in entered.tiles(self._tile):
+            local = entered.linearise(tile)
+            total[tile.place] += local.gradient
+            energy += squared_norm(local.residual) / 2
+        factor = entered.factor.to(self.precision).view(-1, 1, 1, 1)
+        return entered.factor * energy.reshape(len(x), -1).sum(1), factor * entered.adjoint(total)
 
-    def _enter(self, x: Tensor, sigmas: Tensor) -> _Entered:
-        batch, channels, height, width = x.shape
-        planes = x.to(self.device, self.precision)
-        levels = torch.where(sigmas > 0, sigmas, torch.ones_like(sigmas))  # where 0, the factor is
-        copies = 1
-        if channels not in self._smooth:
-            planes = planes.reshape(batch * channels, 1, height, width)
-            levels = levels.repeat_interleave(channels)
-            if 1 not in self._smooth:
-                # n equal channels have sqrt(n) times the noise along their common direction (see NetworkDenoiser).
-                copies = self.channels[0]
-                planes = planes.expand(-1, copies, -1, -1)
-                levels = math.sqrt(copies) * levels
-        network = self._smooth[planes.shape[1]]
-        padding = (0, -width % network.stride, 0, -height % network.stride)
-        planes = functional.pad(planes, padding)
-        inside = functional.pad(torch.ones_like(planes[:1, :1, :height, :width]), padding)
-        return _Entered(
-            network,
-            planes.contiguous(memory_format=torch.channels_last),
-            inside,
-            levels.to(self.precision).to(self.device, non_blocking=True),
-            ((sigmas > 0).double() / copies).to(self.device, non_blocking=True),
-            x.shape,
-        )
+    def _input(self, x: Tensor, sigmas: Tensor) -> NetworkInput:
+        return NetworkInput.of(self._smooth, x, sigmas, self.device, self.precision)
 
     def __repr__(self) -> str:
         """Name, channels and relaxation."""
@@ -240,67 +218,8 @@ class GradientStepDenoiser(NetworkDenoiser):
         return f"GradientStepDenoiser({self.name!r}, channels={counts}, relaxation={self.relaxation:g})"
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A part of the padded pictures, and which of its own rows and columns count in `g`."""
-
-    rows: slice
-    columns: slice
-    kept: tuple[slice, slice]
-
-    @property
-    def place(self) -> tuple[EllipsisType, slice, slice]:
-        return (..., self.rows, self.columns)
-
-
-@dataclass(frozen=True)
-class _Entered:
-    """Pictures x as the network sees them, `A x`, with what is needed to bring gradients back."""
-
-    network: SmoothUNet
-    planes: Tensor
-    inside: Tensor
-    levels: Tensor
-    factor: Tensor
-    """1 / n of each picture, float64; 0 where sigma is 0 and `g` with it."""
-    shape: torch.Size
-    """Of x."""
-
-    def linearise(self, piece: _Piece, products: bool = False) -> Linearisation:
-        planes, inside = self.planes[piece.place], self.inside[piece.place]
-        kept = torch.zeros_like(inside)
-        kept[..., piece.kept[0], piece.kept[1]] = 1
-        return self.network.linearise(planes, self.levels, inside, kept=kept, products=products)
-
-    def tiles(self, longest: int) -> list[_Piece]:
-        """Pieces whose kept parts cover the picture once, each with all that they depend on around them."""
-        rows, columns = (self._spans(axis, longest) for axis in (-2, -1))
-        return [_Piece(row, column, (high, wide)) for row, high in rows for column, wide in columns]
-
-    def _spans(self, axis: int, longest: int) -> list[tuple[slice, slice]]:
-        length, padded = self.shape[axis], self.planes.shape[axis]
-        stride, halo = self.network.stride, self.network.halo
-        if padded <= longest:
-            return [(slice(0, padded), slice(0, length))]
-        core = max(1, (longest - 2 * halo) // stride) * stride
-        spans = []
-        for first in range(0, length, core):
-            last = min(first + core, length)
-            begin, end = max(0, first - halo), min(padded, last + -last % stride + halo)
-            spans.append((slice(begin, end), slice(first - begin, last - begin)))
-        return spans
-
-    def leave(self, planes: Tensor) -> Tensor:
-        """`A^T`: the extension is left out, and what was copied is summed."""
-        height, width = self.shape[-2:]
-        inside = planes[..., :height, :width]
-        if inside.numel() != self.shape.numel():
-            inside = inside.sum(1, keepdim=True)
-        return inside.reshape(self.shape)
-
-
-class _Meter:
-    """The curvature along one run, warm-started."""
+class _CurvatureMeter:
+    """The curvature along one run; each measurement starts from the eigenvector of the last one."""
 
     def __init__(self, denoiser: GradientStepDenoiser) -> None:
         self._denoiser = denoiser

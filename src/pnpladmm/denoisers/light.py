@@ -14,9 +14,14 @@ sigma = 1/255, where solvers end, half precision would otherwise be the larger e
 
 from __future__ import annotations
 
+from typing import ClassVar, Self
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from pnpladmm.denoisers.architecture import Network, Tensors, count_names, output_channels
+from pnpladmm.denoisers.shipped import shipped_network
 
 WIDTHS = (64, 128, 256)
 HIDDEN = (64, 128, 240)
@@ -43,10 +48,13 @@ def _blocks(width: int, hidden: int, count: int) -> nn.Sequential:
     return nn.Sequential(*(Block(width, hidden) for _ in range(count)))
 
 
-class LightNet(nn.Module):
+@shipped_network("light", color="light_color.safetensors", grey="light_grey.safetensors")
+class LightNet(Network):
     """The network for `channels` picture channels; sides must be multiples of `stride`."""
 
-    stride = 8
+    description = "bias-free LightNet"
+    first_layer = "head.weight"
+    shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
 
     def __init__(
         self,
@@ -94,3 +102,18 @@ class LightNet(nn.Module):
             if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
                 gain = 0.1 if name.endswith("outer") or name == "tail" else 1.0
                 nn.init.orthogonal_(module.weight, gain=gain)
+
+    @classmethod
+    def of_size(cls, channels: int, widths: tuple[int, ...] | None = None, blocks: int | None = None) -> Self:
+        """Widths at 1/2, 1/4 and 1/8 of the resolution, hidden widths likewise, and residual blocks per level."""
+        return cls(channels, widths or WIDTHS, (blocks,) * 3 if blocks else BLOCKS, widths or HIDDEN)
+
+    @classmethod
+    def fitting(cls, tensors: Tensors, source: str) -> Self:
+        """Of the sizes of these tensors."""
+        names, parts = ("head", "shrink1", "shrink2"), ("down1", "down2", "body")
+        counts = tuple(count_names(tensors, rf"{part}\.\d+\.inner\.weight") for part in parts)
+        hidden = tuple(output_channels(tensors, f"{part}.0.inner.weight", source) for part in parts)
+        channels = output_channels(tensors, "tail.weight", source) // 4 or 1
+        widths = tuple(output_channels(tensors, f"{name}.weight", source) for name in names)
+        return cls(channels, widths, counts, hidden)

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.registry import classical_prior
 from pnpladmm.denoisers.tv import gradient
 from pnpladmm.operators.transforms import DCT
 from pnpladmm.tensors import PerPicture, check_positive, per_picture
 
 
+@classical_prior
 @dataclass(frozen=True)
 class Tikhonov:
     """`prox_{sigma^2 f}` of `f(x) = weight/2 ||grad x||^2`: `(Id + sigma^2 weight grad^T grad)^-1`. Convex.
@@ -23,6 +25,7 @@ class Tikhonov:
 
     weight: float = 300.0
 
+    name = "tikhonov"
     promise = Promise.CONVEX
 
     def __post_init__(self) -> None:
@@ -41,10 +44,12 @@ class Tikhonov:
         return torch.as_tensor(sigma, dtype=torch.float64, device=x.device) ** 2 * self.weight / 2 * total
 
 
+@classical_prior
 @dataclass(frozen=True)
 class Identity:
     """No prior: `f = 0`, `D(x) = x`."""
 
+    name = "identity"
     promise = Promise.CONVEX
 
     def __call__(self, v: Tensor, sigma: PerPicture) -> Tensor:
@@ -57,5 +62,6 @@ class Identity:
 
 
 def _eigenvalues(n: int, like: Tensor) -> Tensor:
+    """Those of `grad^T grad` along a line of n pixels, in the order of the cosine transform's frequencies."""
     k = torch.arange(n, dtype=torch.float64, device=like.device)
     return (2 - 2 * torch.cos(math.pi * k / n)).to(like.dtype)

@@ -3,12 +3,12 @@
     D_gamma(v) = gamma D(v) + (1 - gamma) v,    0 < gamma <= 1
 
 If `D = prox_phi`, that is the gradient of a convex `psi`, then `D_gamma` is the gradient of `gamma psi + (1 - gamma)/2
-||.||^2`, convex too: `D_gamma = prox_{phi_gamma}` with
+||.||^2`, which is convex too: `D_gamma = prox_{phi_gamma}` with
 
     phi_gamma(D_gamma(v)) = gamma phi(D(v)) + gamma (1 - gamma)/2 ||D(v) - v||^2.
 
-The theorem on LADMM asks for a large `L_x`. For the prior `L_x phi` to be weak enough `sigma_d` must be small then,
-where networks denoise worst. With a small `gamma` it is as weak at a larger `sigma_d`.
+The theorem on LADMM needs a large `L_x`. Then the prior `L_x phi` is weak enough only for a small `sigma_d`, where
+networks denoise worst. A small `gamma` makes it as weak at a larger `sigma_d`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, MeasuredCurvature, curvature_meter, promise_of
+from pnpladmm.denoisers.base import (
+    Denoiser,
+    EvaluablePrior,
+    MeasuredCurvature,
+    curvature_meter,
+    name_of,
+    precision_of,
+    promise_of,
+)
 from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm, version_of
 
 
 class Relaxed:
-    """`D_gamma` of a denoiser, `gamma` in (0, 1] a number or one per picture. What `D` promises, it promises."""
+    """`D_gamma` of a denoiser, `gamma` in (0, 1] a number or one per picture. It promises what `D` promises."""
 
     def __init__(self, denoiser: Denoiser, gamma: PerPicture) -> None:
         """Check `gamma`."""
@@ -33,8 +41,8 @@ class Relaxed:
             raise InputError(f"relaxation = {values.tolist()}: give numbers above 0 and up to 1")
         self.denoiser, self.gamma = denoiser, gamma
         self.promise = promise_of(denoiser)
-        self.name = str(getattr(denoiser, "name", type(denoiser).__name__))
-        self.precision = getattr(denoiser, "precision", torch.float64)
+        self.name = name_of(denoiser)
+        self.precision = precision_of(denoiser)
         self._made: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
     def __call__(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
@@ -47,7 +55,7 @@ class Relaxed:
         return x
 
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
-        """`phi_gamma(x)` for `x = D_gamma(v)`, (B,) float64; None without a `v`, and where `D` cannot tell."""
+        """`phi_gamma(x)` for `x = D_gamma(v)`, (B,) float64; None without a `v`, and where `D` has no prior."""
         if v is None or not isinstance(self.denoiser, EvaluablePrior):
             return None
         made, version, denoised = self._made or (None, 0, v)
@@ -60,7 +68,7 @@ class Relaxed:
         return gamma * (phi + (1 - gamma) / 2 * squared_norm(denoised.double() - v.double()))
 
     def __repr__(self) -> str:
-        """The denoiser, and by how much."""
+        """The denoiser and gamma."""
         return f"{type(self).__name__}({self.denoiser!r}, gamma={torch.as_tensor(self.gamma).tolist()})"
 
 
@@ -73,7 +81,7 @@ class RelaxedGradientStep(Relaxed):
         return self._scaled(self.denoiser.curvature(v, sigma))
 
     def curvature_meter(self) -> Callable[[Tensor, PerPicture], Tensor]:
-        """As the denoiser's, for one run."""
+        """The denoiser's meter for one run, scaled."""
         assert isinstance(self.denoiser, MeasuredCurvature)
         measure = curvature_meter(self.denoiser)
         return lambda v, sigma: self._scaled(measure(v, sigma))
@@ -83,5 +91,31 @@ class RelaxedGradientStep(Relaxed):
 
 
 def relaxed(denoiser: Denoiser, gamma: PerPicture) -> Relaxed:
-    """`D_gamma`, with its curvature where the denoiser's can be measured."""
+    """Relax a denoiser: `D_gamma(v) = gamma D(v) + (1 - gamma) v`.
+
+    Parameters
+    ----------
+    denoiser : Denoiser
+        Any callable `d(x, sigma)`.
+    gamma : float or Tensor of shape (B,)
+        Above 0 and up to 1; 1 is the denoiser itself.
+
+    Returns
+    -------
+    Relaxed
+        A denoiser with the same promise. It can evaluate its prior and measure its curvature (`gamma` times as large)
+        where `denoiser` can.
+
+    Raises
+    ------
+    InputError
+        If `gamma` is not in (0, 1].
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> zero = pl.as_denoiser(lambda x, sigma: 0 * x)
+    >>> pl.relaxed(zero, 0.25)(torch.ones(1, 1, 1, 2), 0.1)
+    tensor([[[[0.7500, 0.7500]]]])
+    """
     return (RelaxedGradientStep if isinstance(denoiser, MeasuredCurvature) else Relaxed)(denoiser, gamma)

@@ -1,12 +1,12 @@
 """The largest eigenvalue of a symmetric operator, for each picture of a batch, from a few products with it.
 
-After k products with `H` from a start `q` one knows `H` on the Krylov space span{q, Hq, ..., H^(k-1) q}. Power
+After k products with `H` from a start `q`, `H` is known on the Krylov space span{q, Hq, ..., H^(k-1) q}. Power
 iteration on `H + c` returns one vector of that space; the Rayleigh-Ritz method returns the best one,
 
-    max  <u, Hu> / <u, u>   over the whole space,
+    max  <u, Hu> / <u, u>   over the whole space.
 
-so it is at least as large as what k power iterations with any shift c give, needs no shift, and is not misled by
-eigenvalues far below 0. Like every Rayleigh quotient it is a bound from below of the largest eigenvalue.
+The result is at least as large as that of k power iterations with any shift c. It needs no shift, and eigenvalues far
+below 0 do not mislead it. Like every Rayleigh quotient it is a lower bound of the largest eigenvalue.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from torch.nn import functional
 
 from pnpladmm.tensors import dot, squared_norm
 
-ALIGNED = 4
-"""Vectors are as long as a multiple of this. On an H200 the work between products took no time to speak of for
-pictures of 3 x 384 x 384, and two thirds of all time for those of 3 x 321 x 481, an odd number of samples."""
-FAILED = 1e300
-"""The value where products were not finite: larger than any limit it may be held against."""
+ALIGNMENT = 4
+"""Vectors are padded to a multiple of this many samples. On an H200 the work between products took next to no time for
+pictures of 3 x 384 x 384, but two thirds of the time for 3 x 321 x 481, an odd number of samples."""
+NOT_FINITE = 1e300
+"""The value where products were not finite: larger than any limit that it is compared with."""
+SAME_DIRECTION = 100
+"""What orthogonalisation leaves is rounding, and dropped, up to this many times the rounding error of the vector."""
+SQUARINGS = 20
+"""After these the eigenvectors of a small matrix whose eigenvalues agree to six digits are not told apart."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,10 @@ def largest_eigenvalue(
 ) -> Ritz:
     """The best Rayleigh quotient from `products` products, each of a batch (B, C, H, W).
 
-    `fresh` is mixed into the second direction. A start that is an eigenvector already (of the last iterate, say) spans
-    a Krylov space of its own only, in which no larger eigenvalue could ever be found.
+    `fresh` is mixed into the second direction. Without it, a start that is an eigenvector already (that of the last
+    iterate, for example) spans a Krylov space of one dimension, in which no larger eigenvalue can be found.
     """
-    # The vectors of a picture are one matrix: a projection is two products with it, whatever their number.
+    # The vectors of a picture are one matrix, so that a projection is two products with it.
     size = start[0].numel()
     direction = _unit(_flat(start))
     basis, images = (direction.new_empty(len(start), products, direction.shape[1]) for _ in range(2))
@@ -63,16 +67,16 @@ def largest_eigenvalue(
     projected = (projected + projected.mT) / 2
     finite = torch.isfinite(projected).all(2).all(1)
     projected = torch.where(finite[:, None, None], projected, torch.zeros_like(projected))
-    # A direction of 0 (the space is exhausted) must not look like an eigenvalue of 0.
+    # A direction of 0 (the space is exhausted) must not look like an eigenvalue of 0. Other directions have norm 1.
     spent = torch.linalg.vector_norm(basis, dim=2) < 0.7
     projected = projected + torch.diag_embed(torch.where(spent, projected[:, :1, 0], torch.zeros_like(projected[:, 0])))
     mixture = _top_vector(projected)[:, None].to(basis.dtype)
     vector, image = (mixture @ basis)[:, 0], (mixture @ images)[:, 0]
-    # Not from the matrix: in float32 its entries were up to 8e-4 too small, sums over long vectors being what they are.
+    # Not from the matrix: its entries are float32 sums over long vectors, and were up to 8e-4 too small.
     value = dot(vector, image) / squared_norm(vector).clamp_min(torch.finfo(torch.float64).tiny)
     residual = squared_norm(image.double() - value[:, None] * vector.double()).sqrt()
     finite &= torch.isfinite(value + residual)
-    failed = torch.full_like(value, FAILED)
+    failed = torch.full_like(value, NOT_FINITE)
     return Ritz(
         torch.where(finite, value, failed),
         torch.where(finite[:, None], vector, basis[:, 0])[:, :size].view(start.shape),
@@ -84,12 +88,12 @@ def _top_vector(matrices: Tensor) -> Tensor:
     """The eigenvector of the largest eigenvalue of small symmetric matrices (B, k, k): (B, k).
 
     Shifted to be positive and squared 20 times, a matrix is the projection on that vector (or on those whose
-    eigenvalues agree to six digits). Unlike a solver's, these steps need no word from the GPU.
+    eigenvalues agree to six digits). Unlike those of an eigenvalue solver, these steps do not wait for the GPU.
     """
     shift = 2 * matrices.abs().sum(2).amax(1)
     shift = torch.where(shift > 0, shift, torch.ones_like(shift))
     power = matrices + torch.diag_embed(shift[:, None].expand(matrices.shape[:2]))
-    for _ in range(20):
+    for _ in range(SQUARINGS):
         power = power / power.abs().amax((1, 2), keepdim=True)
         power = power @ power
     largest = power.diagonal(dim1=1, dim2=2).argmax(1)
@@ -98,16 +102,16 @@ def _top_vector(matrices: Tensor) -> Tensor:
 
 
 def _flat(x: Tensor) -> Tensor:
-    """Pictures as vectors (B, n), 0 beyond their samples."""
-    return functional.pad(x.flatten(1), (0, -x[0].numel() % ALIGNED))
+    """Pictures as vectors (B, n), padded with 0."""
+    return functional.pad(x.flatten(1), (0, -x[0].numel() % ALIGNMENT))
 
 
 def _orthogonal(x: Tensor, basis: Tensor) -> Tensor:
-    """`x` (B, n) without its parts along the basis (B, k, n), twice against rounding; 0 where only that is left."""
+    """`x` (B, n) minus its parts along the basis (B, k, n), subtracted twice; 0 where only rounding is left."""
     size = squared_norm(x)
     for _ in range(2):
         x = x - (basis.mT @ (basis @ x[:, :, None]))[:, :, 0]
-    left = squared_norm(x) > (100 * torch.finfo(x.dtype).eps) ** 2 * size
+    left = squared_norm(x) > (SAME_DIRECTION * torch.finfo(x.dtype).eps) ** 2 * size
     return x * left.to(x.dtype)[:, None]
 
 

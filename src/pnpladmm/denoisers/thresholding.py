@@ -9,20 +9,23 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.registry import classical_prior
 from pnpladmm.operators.transforms import Transform, Wavelet
 from pnpladmm.tensors import PerPicture, check_positive, per_picture
 
 
+@classical_prior
 @dataclass(frozen=True)
 class SoftThreshold:
     """`prox_{sigma^2 f}` of `f(x) = weight sum |c_i|`, `c = W x`: each `|c_i|` shrunk by `sigma^2 weight`. Convex.
 
-    The sum runs over the details: the coarse block (a wavelet's approximation, the mean of a DCT) is free.
+    The sum runs over the details. The coarse block (a wavelet's approximation, the mean of a DCT) is not penalised.
     """
 
     transform: Transform = field(default_factory=Wavelet)
     weight: float = 20.0
 
+    name = "soft"
     promise = Promise.CONVEX
 
     def __post_init__(self) -> None:
@@ -42,16 +45,18 @@ class SoftThreshold:
         return torch.as_tensor(sigma, dtype=torch.float64, device=x.device) ** 2 * self.weight * total
 
 
+@classical_prior
 @dataclass(frozen=True)
 class HardThreshold:
-    """`prox_{sigma^2 f}` of `f(x) = weight #{c_i != 0}`, `c = W x`: details below `sigma sqrt(2 weight)` go.
+    """`prox_{sigma^2 f}` of `f(x) = weight #{c_i != 0}`, `c = W x`. Not convex.
 
-    Not convex. The default weight puts the threshold at three sigma.
+    Details below `sigma sqrt(2 weight)` become 0. The default weight puts the threshold at three sigma.
     """
 
     transform: Transform = field(default_factory=Wavelet)
     weight: float = 4.5
 
+    name = "hard"
     promise = Promise.PROX
 
     def __post_init__(self) -> None:
@@ -61,17 +66,17 @@ class HardThreshold:
     def __call__(self, v: Tensor, sigma: PerPicture) -> Tensor:
         """Transform, cut, transform back."""
         c = self.transform.forward(v)
-        kept = c.abs() > self._threshold(sigma, v)
-        return self.transform.inverse(c * (kept | ~_details(self.transform, c)))
+        large = c.abs() > self._threshold(sigma, v)
+        return self.transform.inverse(c * (large | ~_details(self.transform, c)))
 
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture) -> Tensor:
         """`sigma^2 weight` times the number of details of `x = D(v)` that are not 0, counted in `v`.
 
-        Counted there because the round trip through pixels leaves rounding where the cut left 0.
+        In `x` the transform to pixels and back leaves rounding errors where the threshold left 0.
         """
         c = self.transform.forward(x if v is None else v)
-        kept = c != 0 if v is None else c.abs() > self._threshold(sigma, v)
-        count = (kept & _details(self.transform, c)).flatten(1).sum(1)
+        nonzero = c != 0 if v is None else c.abs() > self._threshold(sigma, v)
+        count = (nonzero & _details(self.transform, c)).flatten(1).sum(1)
         return torch.as_tensor(sigma, dtype=torch.float64, device=x.device) ** 2 * self.weight * count
 
     def _threshold(self, sigma: PerPicture, like: Tensor) -> Tensor:

@@ -9,23 +9,33 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.registry import classical_prior
 from pnpladmm.tensors import PerPicture, check_positive, dot, per_picture
 
 
+@classical_prior
 @dataclass(frozen=True)
 class TotalVariation:
     """`prox_{sigma^2 f}` of `f(x) = weight sum_pixels |grad x|`, isotropic, each channel by itself. Convex.
 
-    Solved in the dual by accelerated projected gradient (Beck and Teboulle), until the duality
-    gap proves `||x - prox|| <= accuracy sqrt(pixels)`: by strong convexity `||x - prox||^2 <= 2 gap`. `accuracy`
-    is thus a root mean square error in the picture's units; the default is a fortieth of a grey level of 255.
-    `iterations` only guards against accuracies below rounding.
+    It is solved in the dual by accelerated projected gradient (Beck and Teboulle), until the duality gap proves
+    `||x - prox|| <= accuracy sqrt(pixels)`: by strong convexity `||x - prox||^2 <= 2 gap`.
+
+    Parameters
+    ----------
+    weight : float
+        The factor of `f`.
+    accuracy : float
+        The root mean square error, in the picture's units; the default is a fortieth of a grey level of 255.
+    iterations : int
+        A limit, for accuracies below rounding.
     """
 
     weight: float = 10.0
     accuracy: float = 1e-4
     iterations: int = 5000
 
+    name = "tv"
     promise = Promise.CONVEX
 
     def __post_init__(self) -> None:
@@ -47,7 +57,7 @@ class TotalVariation:
             t_next = (1 + math.sqrt(1 + 4 * t**2)) / 2
             q, p, t = p_next + (t - 1) / t_next * (p_next - p), p_next, t_next
             if k % 5 == 4 or k == self.iterations - 1:
-                # Pictures that are accurate enough stay as they are: none depends on its neighbours.
+                # Pictures that are accurate enough stay as they are, so that none depends on its neighbours.
                 primal = v - tau * gradient_adjoint(p)
                 x = torch.where(running.view(-1, 1, 1, 1), primal, x)
                 running = running & (2 * _gap(primal, p, tau) > self.accuracy**2 * v[0].numel())

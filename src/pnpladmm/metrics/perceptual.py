@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pnpladmm.metrics.convention import STANDARD, Convention
 from pnpladmm.places import cache_folder, shared_folder
+from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 
 Trunk: TypeAlias = Literal["alex", "vgg"]
@@ -105,7 +106,6 @@ def load_lpips(
     path = Path(file) if file is not None else _find(trunk)
     if path is None:
         return None
-    from pnpladmm.denoisers.pretrained import read_tensors  # here: the denoisers' room is large
 
     tensors, _ = read_tensors(path)
     _check(path, trunk, tensors)

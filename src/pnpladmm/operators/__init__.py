@@ -4,6 +4,7 @@ from pnpladmm.operators.base import LinearOperator, Shape, as_operator, check_ad
 from pnpladmm.operators.blur import SpatiallyVaryingBlur
 from pnpladmm.operators.boundary import Boundary
 from pnpladmm.operators.norm import NormBound
+from pnpladmm.operators.preconditioning import Preconditioner
 from pnpladmm.operators.sampling import Decimation, Mask, SubsampledTransform
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "LinearOperator",
     "Mask",
     "NormBound",
+    "Preconditioner",
     "Shape",
     "SpatiallyVaryingBlur",
     "SubsampledTransform",

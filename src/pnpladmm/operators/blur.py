@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pnpladmm.operators.absolute_blur import AbsoluteBlur
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
 from pnpladmm.operators.compression import Compression, compress
@@ -20,21 +21,41 @@ Order: TypeAlias = Literal["convolve-then-weight", "weight-then-convolve"]
 
 
 class SpatiallyVaryingBlur(LinearOperator):
-    """`H x = sum_i U_i (k_i * x)`, or `sum_i k_i * (U_i x)` for `order="weight-then-convolve"`.
+    """Blur that changes over the picture, with its exact adjoint.
 
-    kernels : (P, kh, kw), shared by all channels, or (P, C, kh, kw). True convolution, not correlation; the
-        centre of a kernel is its index `k // 2`. Not normalised here.
-    weights : (P, H, W). They may be negative and need not sum to one. With a leading B, (B, P, H, W), each
-        picture has a blur of its own, and the kernels have a leading B too.
-    boundary : `circular`, `replicate`, `reflect` or `zero` say what lies beyond the border. `unknown` says
-        that the picture is a crop of a larger scene: the operator maps the scene, `k - 1` rows and columns
-        larger, to the picture, and nothing is invented.
-    order : weights lie where they act: on the blurred picture for `convolve-then-weight` (the paper's), on
-        the sharp one for `weight-then-convolve` (with `unknown` they have the scene's size).
+        H x = sum_i U_i (k_i * x)      for order "convolve-then-weight" (the paper's),
+        H x = sum_i k_i * (U_i x)      for order "weight-then-convolve".
 
-    Uniform blur is P = 1 with a weight of ones. `H^T` is `sum_i K_i^T U_i`: weight first, then correlate.
+    The adjoint is `H^T y = sum_i K_i^T U_i y`: weight first, then correlate. Uniform blur is P = 1 with a weight of
+    ones.
+
+    Parameters
+    ----------
+    kernels : array or tensor
+        (P, kh, kw), shared by all channels, or (P, C, kh, kw). `*` is true convolution, not correlation; the centre of
+        a kernel is at index `k // 2`. Kernels are not normalised here.
+    weights : array or tensor
+        (P, H, W). They may be negative and need not sum to one. With a leading B, (B, P, H, W), each picture has its
+        own blur, and the kernels have a leading B too. Weights lie where they act: on the blurred picture for
+        `convolve-then-weight`, on the sharp one for `weight-then-convolve` (with `unknown` they have the scene's size).
+    boundary : str
+        `circular`, `replicate`, `reflect` or `zero` say what lies beyond the border. `unknown` says that the picture
+        is a crop of a larger scene: the operator maps the scene, `k - 1` rows and columns larger, to the picture.
+    order : str
+        `convolve-then-weight` or `weight-then-convolve`.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> kernels = torch.full((2, 3, 3), 1 / 9)
+    >>> weights = torch.zeros(2, 16, 16)
+    >>> weights[0, :, :8] = weights[1, :, 8:] = 1
+    >>> blur = pl.SpatiallyVaryingBlur(kernels, weights, boundary="unknown")
+    >>> tuple(blur.forward(torch.rand(1, 3, 18, 18)).shape)
+    (1, 3, 16, 16)
     """
 
+    steps_per_root_condition = 0.25
     compression: Compression | None = None
     """What was lost, where it was compressed."""
 
@@ -50,6 +71,9 @@ class SpatiallyVaryingBlur(LinearOperator):
             raise InputError(f"order {order!r}: choose one of {', '.join(get_args(Order))}")
         self.boundary, self.order = boundary, order
         self.kernels, self.weights = _check(kernels, weights)
+        self.channels_alike = self.kernels.shape[2] == 1
+        # What a subclass does in Python would be recorded once and never done again.
+        self.recordable = type(self) is SpatiallyVaryingBlur
         kh, kw = self.kernels.shape[-2:]
         h, w = self.weights.shape[-2:]
         if boundary == "unknown" and order == "weight-then-convolve":
@@ -216,68 +240,6 @@ class SpatiallyVaryingBlur(LinearOperator):
             raise InputError(f"blurs: {b}, pictures: {shape[0]}: they must match")
         if c not in (1, shape[1]):
             raise InputError(f"kernels have {c} channels, the picture has {shape[1]}: they must match")
-
-
-class AbsoluteBlur(LinearOperator):
-    """`|sum_i U_i K_i|`: the absolute value of every entry of a signed blur. Exact, one shift at a time.
-
-    Much tighter than `sum_i |U_i| |K_i|`, which counts what cancels, and much slower than a blur: it serves
-    to bound norms. Beyond the border `|A E| <= |A| E`, since `E` is non-negative.
-    """
-
-    def __init__(self, blur: SpatiallyVaryingBlur) -> None:
-        self.blur = blur
-
-    @property
-    def domain(self) -> Shape:
-        """That of the blur."""
-        return self.blur.domain
-
-    @property
-    def device(self) -> torch.device:
-        """That of the blur."""
-        return self.blur.device
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """That of the blur."""
-        return self.blur.output_shape(shape)
-
-    def input_shape(self, shape: Shape) -> Shape:
-        """That of the blur."""
-        return self.blur.input_shape(shape)
-
-    def absolute(self) -> LinearOperator:
-        """Itself."""
-        return self
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`sum_d |c_d| shift_d(x)` with `c_d = sum_i u_i k_i[d]`."""
-        return self._apply(x, transposed=False)
-
-    def adjoint(self, y: Tensor) -> Tensor:
-        """The shifts undone, each weighted with the same `|c_d|`."""
-        return self._apply(y, transposed=True)
-
-    def _apply(self, v: Tensor, transposed: bool) -> Tensor:
-        data = self.blur.data(v)
-        extension = self.blur.extension
-        kh, kw = data.kernel_size
-        h, w = self.blur.observed
-        if transposed:
-            result = v.new_zeros(*v.shape[:2], h + kh - 1, w + kw - 1)
-        else:
-            result = v.new_zeros(*v.shape[:2], h, w)
-            v = v if extension is None else extension.forward(v)
-        for a, b in torch.nonzero(data.kernels.abs().amax((0, 1, 2))).tolist():
-            top, left = kh - 1 - a, kw - 1 - b
-            window = (..., slice(top, top + h), slice(left, left + w))
-            weights = data.weights if data.weights_on == "observed" else data.weights[window]
-            size = torch.einsum("bpohw,bpc->bchw", weights, data.kernels[..., a, b]).abs()
-            if transposed:
-                result[window] += size * v
-            else:
-                result += size * v[window]
-        return extension.adjoint(result) if transposed and extension is not None else result
 
 
 def _check(kernels: Any, weights: Any) -> tuple[Tensor, Tensor]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from pnpladmm.operators.base import LinearOperator, Shape, as_map
 from pnpladmm.operators.norm import NormBound, bound_norm_squared
+from pnpladmm.operators.preconditioning import Preconditioner
 
 
 class Composition(LinearOperator):
@@ -46,7 +45,7 @@ class Composition(LinearOperator):
         b, c = (max(pair) for pair in zip(self.inner.domain[:2], self.outer.domain[:2], strict=True))
         return b, c, *self.inner.domain[2:]
 
-    def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+    def preconditioner(self, precision: Tensor, a: Tensor) -> Preconditioner | None:
         """The inner operator's, with the precision that the outer one leaves at each pixel."""
         inner = self.outer.pulled_back(as_map(precision))
         return None if inner is None else self.inner.preconditioner(inner, a)

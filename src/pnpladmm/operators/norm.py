@@ -57,8 +57,13 @@ class NormBound:
         return NormBound(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
 
-def bound_norm_squared(operator: LinearOperator, shape: Shape, iterations: int = 100, gap: float = 0.005) -> NormBound:
-    """Bounds of `||A||^2` on pictures of `shape`; stops early once they are within `gap` of each other."""
+def bound_norm_squared(
+    operator: LinearOperator, shape: Shape, iterations: int = 100, gap: float = 0.005, absolute_iterations: int = 8
+) -> NormBound:
+    """Bounds of `||A||^2` on pictures of `shape`; stops early once they are within `gap` of each other.
+
+    `absolute_iterations` are those with `|A|` where `A` is signed; with 0 there is no bound from above.
+    """
     absolute = operator.absolute()
     if absolute is operator:
         return _non_negative(operator, shape, iterations, gap)
@@ -66,7 +71,7 @@ def bound_norm_squared(operator: LinearOperator, shape: Shape, iterations: int =
     if absolute is None:
         return NormBound(lower, torch.full_like(lower, torch.inf))
     # Applying |A| entry by entry is slow, and its bound is loose by more than the last per cent anyway.
-    return NormBound(lower, _non_negative(absolute, shape, 8, gap).upper)
+    return NormBound(lower, _non_negative(absolute, shape, absolute_iterations, gap).upper)
 
 
 def _non_negative(operator: LinearOperator, shape: Shape, iterations: int, gap: float) -> NormBound:

@@ -33,6 +33,7 @@ from torch.fft import irfft2, rfft2
 
 from pnpladmm.operators.convolution import Size, bounding_boxes, fast_size, is_smooth
 from pnpladmm.operators.kernel_order import KernelOrder, add_weighted
+from pnpladmm.operators.preconditioning import Preconditioner
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
@@ -95,8 +96,10 @@ class Regions:
     floor: Tensor
 
 
-class LocalWiener:
-    """`M^-1`, for one `p` and one `a` at a time; a callable on pictures (B, C, H, W) of the scene."""
+class LocalWiener(Preconditioner):
+    """`M^-1`, for one `p` and one `a` at a time, on pictures (B, C, H, W) of the scene."""
+
+    recordable = True
 
     def __init__(self, regions: Regions, precision: Tensor, a: Tensor) -> None:
         """`precision` broadcasts to the observation, `a` is () or (B, 1, 1, 1)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.norm import NormBound
+from pnpladmm.operators.preconditioning import FormulaPreconditioner, Preconditioner
 from pnpladmm.operators.transforms import DCT, Hadamard
 from pnpladmm.tensors import InputError
 
@@ -202,12 +202,12 @@ class SubsampledTransform(LinearOperator):
             self._copies[key] = self.signs.to(*key), self.rows.to(x.device)
         return self._copies[key]
 
-    def preconditioner(self, precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+    def preconditioner(self, precision: Tensor, a: Tensor) -> Preconditioner | None:
         """With `A A^T = Id` the inverse itself for one precision a picture: `(r - p/(p + a) A^T A r) / a`."""
         p = as_map(precision)
         if p.ndim and p.shape[1:] != (1, 1, 1):
             return None
-        return lambda r: (r - p / (p + a) * self.adjoint(self.forward(r))) / a
+        return FormulaPreconditioner(lambda r, a: (r - p / (p + a) * self.adjoint(self.forward(r))) / a, a)
 
     def output_shape(self, shape: Shape) -> Shape:
         """(B, C, 1, m)."""

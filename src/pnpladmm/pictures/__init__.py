@@ -5,9 +5,10 @@ restored = picture.with_pixels(new_pixels)
 written = write_picture("restored.ome.tif", restored)   # written.clipped, written.notes
 """
 
+from pnpladmm.pictures.checks import MAX_BYTES
 from pnpladmm.pictures.files import Written, check_output, read_picture, write_picture, write_png
-from pnpladmm.pictures.limits import MAX_BYTES
-from pnpladmm.pictures.picture import Metadata, Picture, Resolution
+from pnpladmm.pictures.metadata import Metadata, Resolution
+from pnpladmm.pictures.picture import Picture
 
 __all__ = [
     "MAX_BYTES",

@@ -1,30 +1,20 @@
-"""EXIF blocks: which way up the picture is, and the block that says so of the picture turned upright."""
+"""EXIF blocks (with Pillow): which way up the picture is, and the block of the picture turned upright."""
 
 from __future__ import annotations
 
 import re
-import struct
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnpladmm.pictures.ifd import (
-    EXIF_IFD,
-    GPS_IFD,
-    Directory,
-    Entry,
-    entry_places,
-    pack_directory,
-    read_directory,
-    read_header,
-)
+from pnpladmm.pictures.arrays import Array
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
-ORIENTATION = 274
-WIDTH, HEIGHT = 40962, 40963
+ORIENTATION, CAMERA, WIDTH, HEIGHT = 274, 34665, 40962, 40963
 # What IFD0 of an EXIF block and the main directory of a TIFF share: camera, times, people.
-SHARED_TAGS = frozenset({271, 272, 305, 306, 315, 316, 33432, EXIF_IFD, GPS_IFD})
+SHARED_TAGS = frozenset({271, 272, 305, 306, 315, 316, 33432, CAMERA})
 _XMP_ORIENTATION = re.compile(rb"(tiff:Orientation\s*(?:=\s*[\"']|>\s*))[1-8]")
 
 
@@ -40,40 +30,32 @@ def turn(samples: Array, orientation: int) -> Array:
     return np.ascontiguousarray(samples)
 
 
-def orientation_of(block: bytes | None) -> int:
-    """1 to 8; 1 where nothing is said, or nothing legible."""
-    if not block:
-        return 1
-    try:
-        order, _, offset = read_header(block)
-        entry = read_directory(block, offset, order).get(ORIENTATION)
-        value = entry.integer(order) if isinstance(entry, Entry) else 1
-    except (ValueError, KeyError, struct.error):
-        return 1
-    return value if 1 <= value <= 8 else 1
+def upright(block: bytes | None) -> tuple[bytes | None, int, list[str]]:
+    """The block of the picture turned upright, the orientation (1 to 8) that it had, and notes.
 
-
-def upright(block: bytes, turned: bool) -> bytes:
-    """The block with orientation 1, without its thumbnail, width and height exchanged where `turned`.
-
-    Changed in place, not rebuilt: makers' notes hold offsets that a rebuilt block would break. The thumbnail
-    shows the picture before restoration and before turning; programs make a new one.
+    Width and height are exchanged where the picture is turned by 90 degrees. The thumbnail shows the old picture, and
+    Pillow leaves it out. A block without either stays as it is, to the byte: makers' notes hold offsets into it.
     """
-    out = bytearray(block)
+    from PIL import ExifTags, Image
+
+    if not block:
+        return None, 1, []
+    exif = Image.Exif()
+    orientation = 1
     try:
-        order, _, offset = read_header(block)
-        places, next_at = entry_places(block, offset, order)
-        if ORIENTATION in places:
-            struct.pack_into(order + "HIHH", out, places[ORIENTATION] + 2, 3, 1, 1, 0)
-        struct.pack_into(order + "I", out, next_at, 0)
-        if turned and EXIF_IFD in places:
-            nested, _ = entry_places(block, struct.unpack_from(order + "I", block, places[EXIF_IFD] + 8)[0], order)
-            if WIDTH in nested and HEIGHT in nested:
-                w, h = nested[WIDTH] + 2, nested[HEIGHT] + 2
-                out[w : w + 10], out[h : h + 10] = block[h : h + 10], block[w : w + 10]
-    except (ValueError, KeyError, struct.error):
-        return block
-    return bytes(out)
+        exif.load(block)
+        said = exif.get(ORIENTATION)
+        orientation = said if isinstance(said, int) and 1 <= said <= 8 else 1
+        if orientation == 1 and not exif.get_ifd(ExifTags.IFD.IFD1):
+            return block, 1, []
+        if ORIENTATION in exif:
+            exif[ORIENTATION] = 1
+        camera = exif.get_ifd(CAMERA)
+        if orientation >= 5 and WIDTH in camera and HEIGHT in camera:
+            camera[WIDTH], camera[HEIGHT] = camera[HEIGHT], camera[WIDTH]
+        return exif.tobytes().removeprefix(b"Exif\0\0"), orientation, []
+    except Exception:  # Pillow raises anything for damaged blocks
+        return None, orientation, ["its EXIF block is damaged and left out"]
 
 
 def upright_xmp(packet: bytes) -> bytes:
@@ -81,22 +63,14 @@ def upright_xmp(packet: bytes) -> bytes:
     return _XMP_ORIENTATION.sub(rb"\g<1>1", packet)
 
 
-def from_tiff(directory: Directory, order: str) -> bytes | None:
-    """An EXIF block of what a TIFF directory says of camera, times and people."""
-    shared = Directory({tag: entry for tag, entry in directory.items() if tag in SHARED_TAGS})
-    if not shared:
-        return None
-    mark = {"<": b"II", ">": b"MM"}[order]
-    return mark + struct.pack(order + "HI", 42, 8) + pack_directory(shared, 8, order)
-
-
-def to_tiff(block: bytes | None) -> tuple[Directory, Literal["<", ">"]]:
-    """What of an EXIF block belongs into a TIFF's main directory, and the byte order of its values."""
-    if block:
-        try:
-            order, _, offset = read_header(block)
-            directory = read_directory(block, offset, order)
-            return Directory({tag: entry for tag, entry in directory.items() if tag in SHARED_TAGS}), order
-        except (ValueError, KeyError, struct.error):
-            pass
-    return Directory(), "<"
+def block_of(image: Image) -> bytes | None:
+    """The EXIF block of an image that Pillow opened."""
+    block = image.info.get("exif")
+    if block and image.format != "TIFF":
+        return bytes(block).removeprefix(b"Exif\0\0")
+    exif = image.getexif()
+    if image.format == "TIFF":
+        # Its other tags describe how the file is laid out.
+        for tag in set(exif) - SHARED_TAGS - {ORIENTATION}:
+            del exif[tag]
+    return exif.tobytes().removeprefix(b"Exif\0\0") if exif else None

@@ -1,38 +1,29 @@
 """Picture files in and out: the format by content when reading, by suffix when writing.
 
-Every failure is an `InputError` of one line that names the file. A file is written beside its place and renamed,
-so that a crash leaves the old file or the new one, never half of one.
+Every failure is an `InputError` of one line that names the file.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
-from pnpladmm.pictures import fits, jpeg, npy, png, tiff, tiff_layout, tiff_write
-from pnpladmm.pictures.limits import MAX_BYTES, one_line, quiet
-from pnpladmm.pictures.picture import Picture, Raw, assemble, disassemble
+from pnpladmm.files import one_line, replacing
+from pnpladmm.pictures import fits, jpeg, npy, png, tiff
+from pnpladmm.pictures.checks import MAX_BYTES, errors_logged_by
+from pnpladmm.pictures.picture import Picture
+from pnpladmm.pictures.raw import Format, Raw
+from pnpladmm.pictures.samples import BRIGHTEST_NOMINAL
 from pnpladmm.tensors import InputError
 
-READERS = {"PNG": png.read, "JPEG": jpeg.read, "TIFF": tiff.read, "FITS": fits.read, "NPY": npy.read}
-SIGNATURES = [
-    (png.SIGNATURE, "PNG"),
-    (jpeg.SIGNATURE, "JPEG"),
-    *((signature, "TIFF") for signature in tiff.SIGNATURES),
-    (fits.SIGNATURE, "FITS"),
-    (fits.GZIP, "FITS"),
-    (npy.SIGNATURE, "NPY"),
-]
+FORMATS = {module.FORMAT.name: module.FORMAT for module in (png, jpeg, tiff, fits, npy)}
 # Named so that the message helps; not read.
-STRANGERS = [
+OTHER_FORMATS = [
     (b"GIF8", "GIF"),
     (b"BM", "BMP"),
     (b"RIFF", "WebP"),
@@ -43,19 +34,6 @@ STRANGERS = [
     (b"8BPS", "Photoshop"),
     (b"\x76\x2f\x31\x01", "OpenEXR"),
 ]
-SUFFIXES = {
-    ".png": "PNG",
-    ".jpg": "JPEG",
-    ".jpeg": "JPEG",
-    ".tif": "TIFF",
-    ".tiff": "TIFF",
-    ".fits": "FITS",
-    ".fit": "FITS",
-    ".fts": "FITS",
-    ".npy": "NPY",
-}
-DTYPES = {"PNG": png.DTYPES, "JPEG": jpeg.DTYPES, "TIFF": tiff_write.DTYPES, "FITS": fits.DTYPES, "NPY": npy.DTYPES}
-NATIVE = {"PNG": png.Chunks, "JPEG": jpeg.Segments, "TIFF": tiff_layout.Layout, "FITS": fits.Frame, "NPY": npy.Layout}
 ICC_SPACES = {"grey": b"GRAY", "rgb": b"RGB ", "cmyk": b"CMYK"}
 KNOWN = "PNG, JPEG, TIFF, FITS or NPY"
 
@@ -72,18 +50,47 @@ class Written:
 
 
 def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Picture:
-    """The picture in a file, whatever its suffix; `max_bytes` limits the size of its decoded samples."""
+    """The picture in a file, whatever its suffix.
+
+    Parameters
+    ----------
+    path : str or path
+        A PNG, JPEG, TIFF (also BigTIFF, OME, ImageJ), FITS (also packed by gzip) or NPY file.
+    max_bytes : int
+        Largest size of the file and of its decoded samples, in bytes.
+
+    Returns
+    -------
+    Picture
+        Turned the way up that the file says; `notes` say what reading changed.
+
+    Raises
+    ------
+    InputError
+        Where the file is no picture, damaged, too large, or of a kind that is not read.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_picture(f"{folder}/a.png", np.full((8, 9), 51, np.uint8))
+    ...     picture = read_picture(f"{folder}/a.png")
+    >>> picture.dtype, picture.pixels.shape, picture.pixels.max()
+    ('uint8', torch.Size([1, 1, 8, 9]), tensor(0.2000))
+    """
     path = Path(path)
     name = one_line(str(path))
+    kind = "file"
     try:
         if path.is_dir():
             raise InputError(f"{name} is a folder: give a picture file, {KNOWN}")
         if not path.is_file():
             raise InputError(f"{name} is no file, or not there: give a picture file, {KNOWN}")
         with path.open("rb") as file:
-            kind = _kind(file.read(32), name)
-        with quiet("imagecodecs"):
-            return assemble(READERS[kind](path, name, max_bytes), name)
+            found = _format_of_content(file.read(32), name)
+        kind = found.name
+        with errors_logged_by("imagecodecs"):
+            return Picture.from_raw(found.read(path, name, max_bytes), name, kind)
     except InputError:
         raise
     except MemoryError as error:
@@ -96,134 +103,159 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         raise InputError(f"{name} is a damaged {kind} ({what}): get the file again") from error
 
 
-def write_picture(path: str | os.PathLike[str], picture: Picture, allow_loss: bool = False) -> Written:
+def write_picture(path: str | os.PathLike[str], picture: Picture | object, allow_loss: bool = False) -> Written:
     """Write a picture in the format that the suffix names, with the depth and the metadata that it has.
 
-    A format that cannot hold the depth or the alpha channel is refused, unless `allow_loss`: then the deepest
-    integers it has are written, and alpha is left out. Pages and channels are never left out.
+    Parameters
+    ----------
+    path : str or path
+        Its suffix names the format: .png, .jpg, .tif, .ome.tif, .fits, .fits.gz, .npy and their variants.
+    picture : Picture, array_like or Tensor
+        Arrays are taken by `Picture.from_array`: (H, W), (H, W, 3), (C, H, W), (pages, C, H, W). Floats are pixels in
+        [0, 1]; PNG gets them as 16-bit integers, JPEG as 8-bit ones, other formats as floats.
+    allow_loss : bool
+        A `Picture` whose depth or alpha channel the format cannot hold is refused, unless this is true: then the
+        deepest integers it has are written, and alpha is left out. Pages and channels are never left out.
+
+    Returns
+    -------
+    Written
+        The format, the type of the samples, how many were clipped, what was left out.
+
+    Raises
+    ------
+    InputError
+        Where the format cannot hold the picture, or the file cannot be written. The old file is then untouched.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_picture(f"{folder}/a.png", np.zeros((8, 9))).dtype
+    'uint16'
     """
     path = Path(path)
     name = one_line(str(path))
+    form = _format_of_suffix(path, name)
     if not isinstance(picture, Picture):
-        raise InputError(f"{name}: the picture is a {type(picture).__name__}: make one with Picture.from_array")
-    kind, packed = _format(path, name)
-    picture, notes = _made_to_fit(picture, kind, name, allow_loss)
-    raw, clipped = disassemble(picture)
+        picture, allow_loss = _of_array(picture, form), True
+    picture, notes = _made_to_fit(picture, form, name, allow_loss)
+    raw, clipped = picture.to_raw()
     if raw.blank is not None and raw.samples.dtype.kind != "f" and not _has_blank(raw):
         notes.append(f"{int(raw.blank.sum())} samples without data are written with the values filled in")
-    with beside(path, name) as place:
-        if kind == "FITS":
-            more, more_clipped = fits.write(place, raw, packed)
-            clipped += more_clipped
-        elif kind == "TIFF":
-            more = tiff_write.write(place, raw, ome=path.name.lower().endswith((".ome.tif", ".ome.tiff")))
-        else:
-            more = {"PNG": png.write, "JPEG": jpeg.write, "NPY": npy.write}[kind](place, raw)
-    return Written(path, kind, picture.dtype, clipped, (*notes, *more))
+    return _write(path, name, form, raw, clipped, notes)
 
 
 def check_output(path: str | os.PathLike[str], picture: Picture) -> None:
     """Refuse, before the long work, an output that `write_picture` would refuse after it."""
     name = one_line(str(path))
-    kind, _ = _format(Path(path), name)
-    _made_to_fit(picture, kind, name, allow_loss=False)
+    _made_to_fit(picture, _format_of_suffix(Path(path), name), name, allow_loss=False)
     if Path(path).is_dir():
         raise InputError(f"{name} is a folder: give the name of a file")
 
 
 def write_png(path: Path, picture: Tensor) -> None:
-    """The first picture of (B, C, H, W), C = 1 or 3, values in [0, 1], as 8-bit PNG; beside and renamed."""
+    """The first picture of (B, C, H, W), C = 1 or 3, values in [0, 1], as 8-bit PNG."""
     if picture.ndim != 4 or picture.shape[1] not in (1, 3):
         raise InputError(f"picture has shape {tuple(picture.shape)}: give (B, C, H, W) with 1 or 3 channels")
-    raw, _ = disassemble(Picture.from_array(picture[:1], "uint8"))
-    with beside(Path(path), str(path)) as place:
-        png.write(place, raw)
+    raw, _ = Picture.from_array(picture[:1]).with_depth("uint8").to_raw()
+    _write(Path(path), one_line(str(path)), png.FORMAT, raw, 0, [])
 
 
-@contextmanager
-def beside(path: Path, name: str) -> Iterator[Path]:
-    """A place to write to, in the folder of `path`; it takes the place of `path` when all went well."""
-    place = None
-    try:
-        # A link stays a link: what it points to is replaced.
-        target = Path(os.path.realpath(path))
-        if target.is_dir():
-            raise InputError(f"{name} is a folder: give the name of a file")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        place = target.with_name(f".{os.getpid()}-{os.urandom(4).hex()}.part")
-        yield place
-        if target.exists():
-            shutil.copymode(target, place)
-        os.replace(place, target)
-    except InputError:
-        raise
-    except (OSError, ValueError, OverflowError, struct.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{name} cannot be written ({one_line(reason)})") from error
-    finally:
-        if place is not None:
-            place.unlink(missing_ok=True)
+def _write(path: Path, name: str, form: Format, raw: Raw, clipped: int, notes: list[str]) -> Written:
+    """Write what fits the format."""
+    with replacing(path) as place:
+        try:
+            more, more_clipped = form.write(place, raw, path.name)
+        except (ValueError, OverflowError, struct.error) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{name} cannot be written ({one_line(str(error))})") from error
+    return Written(path, form.name, raw.samples.dtype.name, clipped + more_clipped, (*notes, *more))
 
 
-def _format(path: Path, name: str) -> tuple[str, bool]:
-    """The format that a suffix names, and whether it is packed."""
-    packed = path.suffix.lower() == ".gz"
-    kind = SUFFIXES.get((path.with_suffix("") if packed else path).suffix.lower(), "")
-    if not kind or (packed and kind != "FITS"):
-        raise InputError(f"{name} has no suffix that names a format: use one of {', '.join(SUFFIXES)}, .fits.gz")
-    return kind, packed
+def _of_array(array: object, form: Format) -> Picture:
+    """The picture in an array; refuses floats beyond [0, 1] where integers are written."""
+    from PIL.Image import Image
+
+    picture = Picture.from_pil(array) if isinstance(array, Image) else Picture.from_array(array)
+    if np.dtype(picture.dtype).kind == "f" and form.is_flat:
+        largest = float(picture.pixels.abs().max())
+        if largest > BRIGHTEST_NOMINAL:
+            raise InputError(
+                f"the array has floats up to {largest:.6g}, {form.name} takes those in [0, 1]: "
+                "divide by the value of white, or give uint8 or uint16"
+            )
+    return picture
 
 
-def _kind(head: bytes, name: str) -> str:
+def _format_of_suffix(path: Path, name: str) -> Format:
+    """The format that a suffix names."""
+    for form in FORMATS.values():
+        if path.name.lower().endswith(form.suffixes):
+            return form
+    known = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
+    raise InputError(f"{name} has no suffix that names a format: use one of {known}")
+
+
+def _format_of_content(head: bytes, name: str) -> Format:
+    """The format that the first bytes show."""
     if not head:
         raise InputError(f"{name} is empty: give a picture file, {KNOWN}")
-    for signature, kind in SIGNATURES:
-        if head.startswith(signature):
-            return kind
-    stranger = next((kind for signature, kind in STRANGERS if head.startswith(signature)), None)
+    for form in FORMATS.values():
+        if head.startswith(form.signatures):
+            return form
+    other = next((kind for signature, kind in OTHER_FORMATS if head.startswith(signature)), None)
     if head[4:8] == b"ftyp":
-        stranger = "HEIC, AVIF or video"
-    if stranger:
-        raise InputError(f"{name} is a {stranger} file, which is not read here: convert it to {KNOWN}")
+        other = "HEIC, AVIF or video"
+    if other:
+        raise InputError(f"{name} is a {other} file, which is not read here: convert it to {KNOWN}")
     raise InputError(f"{name} is no picture that we know (it begins with {head[:8]!r}): give {KNOWN}")
 
 
-def _made_to_fit(picture: Picture, kind: str, name: str, allow_loss: bool) -> tuple[Picture, list[str]]:
+def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) -> tuple[Picture, list[str]]:
     """The picture as the format can hold it, and what that leaves out; refuses where that is too much."""
+    kind = form.name
     pages, channels = picture.pixels.shape[:2]
     notes: list[str] = []
-    if kind in ("PNG", "JPEG"):
+    if form.is_flat:
         if pages > 1:
             raise InputError(f"{name}: {kind} holds one page, the picture has {pages}: write TIFF, FITS or NPY")
-        if channels not in (1, 3) and not (kind == "JPEG" and picture.colour == "cmyk"):
+        if channels not in (1, 3) and not (form.holds_cmyk and picture.colour == "cmyk"):
             what = "CMYK" if picture.colour == "cmyk" else f"{channels} channels"
             raise InputError(f"{name}: {kind} cannot hold {what}: write TIFF, FITS or NPY")
-    if picture.dtype not in DTYPES[kind]:
-        possible = [d for d in DTYPES[kind] if np.dtype(d).kind == ("u" if kind in ("PNG", "JPEG") else "f")]
+    if picture.dtype not in form.dtypes:
+        deepest = form.dtypes[-1]
         if not allow_loss:
-            instead = "TIFF or NPY" if kind == "FITS" else "TIFF, FITS or NPY" if kind == "PNG" else "PNG or TIFF"
+            others = [other.name for other in FORMATS.values() if picture.dtype in other.dtypes]
             raise InputError(
-                f"{name}: {kind} cannot hold {picture.dtype} samples: write {instead}, or allow the loss of depth"
+                f"{name}: {kind} cannot hold {picture.dtype} samples: write {' or '.join(others)}, "
+                "or allow the loss of depth"
             )
         if picture.scale != 1 and np.dtype(picture.dtype).kind == "f":
-            notes.append(f"values are divided by {picture.scale:g} to fit into {possible[-1]}")
-        notes.append(f"{picture.dtype} samples are written as {possible[-1]}")
-        picture = picture.from_linear().with_depth(possible[-1])
-    if picture.alpha is not None and kind in ("JPEG", "FITS", "NPY"):
+            notes.append(f"values are divided by {picture.scale:g} to fit into {deepest}")
+        notes.append(f"{picture.dtype} samples are written as {deepest}")
+        picture = picture.from_linear().with_depth(deepest)
+    if picture.alpha is not None and not form.holds_alpha:
         if not allow_loss:
             raise InputError(f"{name}: {kind} cannot hold alpha: write PNG or TIFF, or allow the loss of alpha")
         picture = replace(picture, alpha=None)
         notes.append("alpha is left out")
+    return _with_fitting_metadata(picture, form, notes), notes
+
+
+def _with_fitting_metadata(picture: Picture, form: Format, notes: list[str]) -> Picture:
+    """The picture without metadata that describe another format or other samples."""
     metadata = picture.metadata
-    if not isinstance(metadata.native, NATIVE[kind]) or metadata.native_for != picture.kind:
-        if metadata.native is not None:
-            metadata = replace(metadata, native=None)
-            notes.append(f"metadata that only the old file could hold are left out of the {kind}")
-        if metadata.icc and metadata.icc[16:20] != ICC_SPACES.get(picture.colour):
-            metadata = replace(metadata, icc=None)
-            notes.append("the ICC profile is for other channels and left out")
-        picture = replace(picture, metadata=metadata)
-    return picture, notes
+    if isinstance(metadata.native, form.native) and metadata.native_for == picture.kind:
+        return picture
+    if metadata.native is not None:
+        metadata = replace(metadata, native=None)
+        notes.append(f"metadata that only the old file could hold are left out of the {form.name}")
+    if metadata.icc and metadata.icc[16:20] != ICC_SPACES.get(picture.colour):
+        metadata = replace(metadata, icc=None)
+        notes.append("the ICC profile is for other channels and left out")
+    return replace(picture, metadata=metadata)
 
 
 def _has_blank(raw: Raw) -> bool:

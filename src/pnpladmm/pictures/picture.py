@@ -3,69 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures.arrays import Array, as_numpy, axes_of, from_stack, to_stack
+from pnpladmm.pictures.metadata import NO_METADATA, Metadata
+from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.pictures.samples import DTYPES, check_dtype, fill_blank, natural_scale, pixel_dtype, to_pixels, to_samples
 from pnpladmm.pictures.tone import Tone, tone_of
 from pnpladmm.tensors import InputError
 
-METRES = {"metre": Fraction(1), "cm": Fraction(1, 100), "inch": Fraction(254, 10000)}
-
-
-@dataclass(frozen=True)
-class Resolution:
-    """Pixels per `unit` along x and y, as exact fractions. Unit "none" states only the shape of a pixel."""
-
-    x: Fraction
-    y: Fraction
-    unit: str
-
-    def to(self, unit: str) -> Resolution:
-        """The same in another of metre, cm, inch; "none" stays what it is."""
-        if "none" in (self.unit, unit):
-            return self
-        factor = METRES[unit] / METRES[self.unit]
-        return Resolution(self.x * factor, self.y * factor, unit)
-
-    def turned(self) -> Resolution:
-        """x and y exchanged, for a picture turned by 90 degrees."""
-        return Resolution(self.y, self.x, self.unit)
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """What the file says besides the pixels, carried through unread.
-
-    `icc`, `exif` (orientation already 1), `xmp` and `resolution` go into any format that can hold them. `native` is
-    the rest, in the form of the format it came from; it goes back into that format only, and only into pictures of
-    the kind it describes (`native_for`: shape, dtype, whether there is alpha). `transfer` says what the
-    samples mean where no ICC profile does: "srgb", "light" (linear already), an exponent (light = sample ** exponent),
-    or the name of a curve that we do not undo.
-    """
-
-    icc: bytes | None = field(default=None, repr=False)
-    exif: bytes | None = field(default=None, repr=False)
-    xmp: bytes | None = field(default=None, repr=False)
-    resolution: Resolution | None = None
-    transfer: str | float = "srgb"
-    native: object | None = field(default=None, repr=False)
-    native_for: tuple[object, ...] = field(default=(), repr=False)
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture: `pixels` (pages, C, H, W), nominally in [0, 1]; `file value = scale * pixel`.
+    """A picture: its pixels, and what its file or array says besides.
 
-    `dtype` is the type of the file's samples ("uint16"); see `samples` for the scales. `alpha` (pages, 1, H, W) is
-    kept, not restored. `valid` (pages, C, H, W) is False where the file has no data (NaN, infinity, FITS BLANK): there
-    `pixels` hold the nearest good value, to be given precision 0, and writing puts the file's own value back; to
-    write what was restored there instead, use `dataclasses.replace(picture, valid=None)`. `colour` is "grey", "rgb",
-    "cmyk" or "channels". `linear`: the pixels are linear light now. `notes` say in a line each what reading changed.
+    `read_picture`, `Picture.from_array` and `Picture.from_pil` make pictures; `write_picture`, `to_array` give them
+    back. `value in the file = scale * pixel`.
+
+    Parameters
+    ----------
+    pixels : Tensor
+        (pages, C, H, W), float32 or float64, nominally in [0, 1].
+    dtype : str
+        Type of the samples in the file or array, such as "uint16".
+    scale : float
+        The file's value for pixels of 1: 255 for uint8, 65535 for uint16, 1 for most floats.
+    alpha : Tensor, optional
+        Opacity (pages, 1, H, W) in [0, 1]. It is kept, not restored.
+    valid : Tensor of bool, optional
+        (pages, C, H, W), False where the file has no data (NaN, infinity, FITS BLANK). There `pixels` hold the nearest
+        good value, to be given precision 0, and writing puts the file's own value back. To write what was restored
+        there instead, use `dataclasses.replace(picture, valid=None)`.
+    colour : str
+        "grey", "rgb", "cmyk" or "channels".
+    linear : bool
+        Whether the pixels are linear light now (`to_linear`).
+    metadata : Metadata
+        Colour profile, EXIF, XMP, resolution, and what only the old format can hold.
+    notes : tuple of str
+        What reading changed, one line each.
+    name : str
+        What errors call the picture: the name of its file.
+    format : str
+        The format it was read from ("PNG", "JPEG", "TIFF", "FITS", "NPY"), empty for arrays.
+    axes : str
+        The axes of the array it was made of, such as "HWC"; empty for files.
+    blank_values : array, optional
+        The file's own values where `valid` is False, in the order of `samples[~valid]`, in the units of the file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> picture = Picture.from_array(np.array([[0, 51, 255]], np.uint8))
+    >>> picture.pixels
+    tensor([[[[0.0000, 0.2000, 1.0000]]]])
+    >>> brighter = picture.with_pixels(picture.pixels * 2)
+    >>> brighter.clipped
+    1
+    >>> brighter.to_array()
+    array([[  0, 102, 255]], dtype=uint8)
     """
 
     pixels: Tensor
@@ -75,9 +78,11 @@ class Picture:
     valid: Tensor | None = None
     colour: str = "grey"
     linear: bool = False
-    metadata: Metadata = Metadata()
+    metadata: Metadata = NO_METADATA
     notes: tuple[str, ...] = ()
     name: str = "picture"
+    format: str = ""
+    axes: str = ""
     blank_values: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -95,23 +100,131 @@ class Picture:
             raise InputError(f"{self.name} has a valid mask of shape {tuple(self.valid.shape)}: give {shape}")
 
     @classmethod
-    def from_array(cls, array: Array | Tensor, dtype: str | None = None, name: str = "array") -> Picture:
-        """A picture of a numpy array (H, W), (H, W, C), (C, H, W) or (pages, C, H, W), or of a tensor of these.
+    def from_array(cls, array: object, axes: str | None = None, name: str = "array") -> Picture:
+        """The picture in an array.
 
-        Integers are scaled by the maximum of their type. Floats are pixels as they are, in [0, 1], and are written as
-        `dtype` (by default their own). Of three axes the one with at most 4 entries is the channels. Four channels
-        are four channels: hand an alpha channel over with `dataclasses.replace(picture, alpha=...)`.
+        Parameters
+        ----------
+        array : array_like or Tensor
+            Integers of 8, 16 or 32 bits, scaled by the largest value of their type, or floats, which are pixels as
+            they are (in [0, 1]). NaN and infinities mark samples without data.
+        axes : str, optional
+            "HW", "HWC", "CHW", "BHW", "BHWC" or "BCHW" (B: pages, C: channels). Without it two axes are HW, four are
+            BCHW, and of three the one with at most 4 entries is C (in an array the last, in a tensor the first, where
+            both have).
+        name : str
+            What errors call the picture.
+
+        Returns
+        -------
+        Picture
+            It remembers axes, dtype and scale: `to_array` gives the same kind of array back. Four channels are four
+            channels: hand alpha over with `dataclasses.replace(picture, alpha=...)`.
+
+        Raises
+        ------
+        InputError
+            Where the shape does not tell what the axes are, or the type cannot be held.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Picture.from_array(np.zeros((5, 8, 9)), axes="BHW").pixels.shape
+        torch.Size([5, 1, 8, 9])
         """
-        is_tensor = isinstance(array, Tensor)
-        values = array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
+        values = as_numpy(array, name)
         check_dtype(name, values.dtype)
-        samples, _ = arrange(values, name, channels_first=is_tensor)
+        axes = axes_of(values.shape, name, isinstance(array, Tensor), axes)
+        stack = to_stack(values, axes)
+        scale = 1.0 if values.dtype.kind == "f" else None
+        return cls.from_raw(Raw(stack, scale=scale, colour=colour_of(stack.shape[1]), axes=axes), name)
+
+    @classmethod
+    def from_pil(cls, image: Image, name: str = "picture") -> Picture:
+        """The picture in a PIL image, turned the way up that its EXIF says, with profile, EXIF and resolution.
+
+        Parameters
+        ----------
+        image : PIL.Image.Image
+            Grey, RGB or CMYK, with or without alpha; palettes become RGB.
+        name : str
+            What errors call the picture.
+
+        Returns
+        -------
+        Picture
+            Its format is that of the file which PIL opened.
+
+        Examples
+        --------
+        >>> from PIL import Image
+        >>> Picture.from_pil(Image.new("RGB", (4, 3))).pixels.shape
+        torch.Size([1, 3, 3, 4])
+        """
+        from pnpladmm.pictures.pil import raw_of  # PIL is imported when it is needed
+
+        return cls.from_raw(raw_of(image, name), name, image.format or "")
+
+    @classmethod
+    def from_raw(cls, raw: Raw, name: str, format: str = "") -> Picture:
+        """The picture of the samples that a reader found."""
+        samples, blank = raw.samples, raw.blank
+        dtype = check_dtype(name, samples.dtype)
         if samples.dtype.kind == "f":
-            kind = dtype or samples.dtype.name
-            scale = float(np.iinfo(kind).max) if kind in DTYPES and np.dtype(kind).kind in "ui" else 1.0
-            return _assemble(samples, None, None, 1.0, name)._as(kind, scale)
-        picture = _assemble(samples, None, None, None, name)
-        return picture if dtype is None else picture.with_depth(dtype)
+            bad = ~np.isfinite(samples)
+            blank = bad if blank is None else bad | blank
+        valid = values = None
+        if blank is not None and blank.any():
+            if blank.all():
+                raise InputError(f"{name} has no pixel with data, only NaN or blank: there is nothing to restore")
+            values = samples[blank]
+            valid = torch.from_numpy(~blank)
+            samples = fill_blank(samples, blank)
+        scale = natural_scale(samples) if raw.scale is None else raw.scale
+        alpha = None
+        if raw.alpha is not None:
+            alpha = to_pixels(raw.alpha, natural_scale(raw.alpha) if raw.alpha.dtype.kind in "ui" else 1.0)
+        picture = cls(
+            to_pixels(samples, scale), dtype, scale, alpha, valid, raw.colour, notes=raw.notes,
+            name=name, format=format, axes=raw.axes, blank_values=values,
+        )  # fmt: skip
+        return replace(picture, metadata=replace(raw.metadata, native_for=picture.kind))
+
+    def to_raw(self) -> tuple[Raw, int]:
+        """The samples that a file is to hold, and how many of them were clipped."""
+        picture = self.from_linear()
+        samples, clipped = to_samples(picture.pixels, picture.dtype, picture.scale)
+        blank = None
+        if picture.valid is not None:
+            blank = (~picture.valid).cpu().numpy()
+            if samples.dtype.kind == "f":
+                samples = samples.copy()
+                values = picture.blank_values
+                samples[blank] = np.nan if values is None or values.size != int(blank.sum()) else values
+        alpha = None
+        if picture.alpha is not None:
+            whole = float(np.iinfo(picture.dtype).max) if samples.dtype.kind in "ui" else 1.0
+            alpha, _ = to_samples(picture.alpha, picture.dtype, whole)
+        return Raw(samples, alpha, blank, picture.scale, picture.colour, picture.axes, picture.metadata), clipped
+
+    def to_array(self) -> Array:
+        """The picture as an array of the kind it was made of.
+
+        Returns
+        -------
+        numpy.ndarray
+            The samples, with the axes, type and range of the array that `from_array` got; for pictures of files
+            (H, W), (H, W, C) or (pages, C, H, W), with the type of the file. Integers are rounded and clipped to
+            their type. Alpha is not in it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Picture.from_array(np.zeros((3, 8, 9), np.uint16)).to_array().shape
+        (3, 8, 9)
+        """
+        raw, _ = self.to_raw()
+        return np.ascontiguousarray(from_stack(raw.samples, raw.axes))
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -148,20 +261,15 @@ class Picture:
         """This picture to be written with samples of another type: "uint8", "uint16", "float32", ...
 
         Between integers white stays white; from integers to floats the pixels themselves are written; between floats
-        the values stay. Metadata that only the format it came from can hold are left behind: they describe the old
-        samples.
+        the values stay; floats are pixels for integers. Metadata that only the format it came from can hold are left
+        behind when it is written: they describe the old samples.
         """
         if dtype not in DTYPES:
             raise InputError(f"dtype = {dtype!r}: give one of {', '.join(DTYPES)}")
         if dtype == self.dtype:
             return self
-        if np.dtype(dtype).kind in "ui":
-            return self._as(dtype, float(np.iinfo(dtype).max))
-        return self._as(dtype, self.scale if np.dtype(self.dtype).kind == "f" else 1.0)
-
-    def _as(self, dtype: str, scale: float) -> Picture:
-        if dtype not in DTYPES:
-            raise InputError(f"dtype = {dtype!r}: give one of {', '.join(DTYPES)}")
+        integers = np.dtype(dtype).kind in "ui"
+        scale = float(np.iinfo(dtype).max) if integers else self.scale if np.dtype(self.dtype).kind == "f" else 1.0
         wide = torch.promote_types(self.pixels.dtype, pixel_dtype(dtype))
         return replace(self, pixels=self.pixels.to(wide), dtype=dtype, scale=scale, blank_values=None)
 
@@ -187,88 +295,3 @@ class Picture:
         if not self.linear:
             return self
         return replace(self, pixels=self.tone.from_light(self.pixels), linear=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Raw:
-    """Samples (pages, C, H, W) as a file holds them: what the formats hand to `assemble` and get to write.
-
-    `scale` is None for the natural one; `blank` marks samples without data.
-    """
-
-    samples: Array
-    alpha: Array | None = None
-    blank: Array | None = None
-    scale: float | None = None
-    colour: str = "grey"
-    metadata: Metadata = Metadata()
-    notes: tuple[str, ...] = ()
-
-
-def assemble(raw: Raw, name: str) -> Picture:
-    """The picture of what a format read."""
-    picture = _assemble(raw.samples, raw.alpha, raw.blank, raw.scale, name)
-    metadata = replace(raw.metadata, native_for=picture.kind)
-    return replace(picture, colour=raw.colour, metadata=metadata, notes=raw.notes)
-
-
-def _assemble(samples: Array, alpha: Array | None, blank: Array | None, scale: float | None, name: str) -> Picture:
-    dtype = check_dtype(name, samples.dtype)
-    if samples.dtype.kind == "f":
-        bad = ~np.isfinite(samples)
-        blank = bad if blank is None else bad | blank
-    valid = values = None
-    if blank is not None and blank.any():
-        if blank.all():
-            raise InputError(f"{name} has no pixel with data, only NaN or blank: there is nothing to restore")
-        values = samples[blank]
-        valid = torch.from_numpy(~blank)
-        samples = fill_blank(samples, blank)
-    scale = natural_scale(samples) if scale is None else scale
-    opacity = None
-    if alpha is not None:
-        opacity = to_pixels(alpha, natural_scale(alpha) if alpha.dtype.kind in "ui" else 1.0)
-    colour = {1: "grey", 3: "rgb"}.get(samples.shape[1], "channels")
-    return Picture(to_pixels(samples, scale), dtype, scale, opacity, valid, colour, name=name, blank_values=values)
-
-
-def disassemble(picture: Picture) -> tuple[Raw, int]:
-    """The samples that a file is to hold, and how many of them were clipped."""
-    picture = picture.from_linear()
-    samples, clipped = to_samples(picture.pixels, picture.dtype, picture.scale)
-    blank = None
-    if picture.valid is not None:
-        blank = (~picture.valid).cpu().numpy()
-        if samples.dtype.kind == "f":
-            samples = samples.copy()
-            values = picture.blank_values
-            samples[blank] = np.nan if values is None or values.size != int(blank.sum()) else values
-    alpha = None
-    if picture.alpha is not None:
-        whole = float(np.iinfo(picture.dtype).max) if samples.dtype.kind in "ui" else 1.0
-        alpha, _ = to_samples(picture.alpha, picture.dtype, whole)
-    return Raw(samples, alpha, blank, picture.scale, picture.colour, picture.metadata), clipped
-
-
-def arrange(values: Array, name: str, channels_first: bool = False) -> tuple[Array, str]:
-    """An array of 2 to 4 axes as (pages, C, H, W), and the layout it had: HW, HWC, CHW or BCHW."""
-    shape = values.shape
-    if 0 in shape or values.ndim not in (2, 3, 4):
-        raise InputError(f"{name} has shape {shape}: give a non-empty (H, W), (H, W, C) or (pages, C, H, W)")
-    if values.ndim == 2:
-        return values[None, None], "HW"
-    if values.ndim == 4:
-        return values, "BCHW"
-    if shape[0] <= 4 and (channels_first or shape[-1] > 4):
-        return values[None], "CHW"
-    if shape[-1] <= 4:
-        return values.transpose(2, 0, 1)[None], "HWC"
-    raise InputError(f"{name} has shape {shape}, pages or channels: give (pages, C, H, W) to say which")
-
-
-def disarrange(samples: Array, layout: str) -> Array:
-    """The inverse of `arrange`."""
-    if layout == "BCHW":
-        return samples
-    first: Array = samples[0]
-    return {"HW": first[0], "CHW": first, "HWC": first.transpose(1, 2, 0)}[layout]

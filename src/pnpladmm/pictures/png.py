@@ -1,7 +1,7 @@
 """PNG: 8 and 16 bits; grey, RGB, each with or without alpha; palettes are read as RGB.
 
-The pixels go through libpng (imagecodecs): Pillow silently makes 8 bits of 16-bit RGB. The chunks around them are
-copied byte for byte, so that profile, gamma, resolution, EXIF and texts survive.
+Pillow silently makes 8 bits of 16-bit RGB, and libpng (imagecodecs) keeps no metadata. So the pixels go through
+libpng, and the chunks around them are copied: profile, gamma, resolution, EXIF and texts survive to the byte.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from pathlib import Path
 
 import numpy as np
 
-from pnpladmm.pictures.exif import orientation_of, turn, upright, upright_xmp
-from pnpladmm.pictures.limits import check_size, one_line, read_bytes
-from pnpladmm.pictures.picture import Metadata, Raw, Resolution
+from pnpladmm.files import one_line
+from pnpladmm.pictures import exif
+from pnpladmm.pictures.checks import check_size, read_bytes
+from pnpladmm.pictures.metadata import NO_METADATA, Metadata, Resolution
+from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.tensors import InputError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-DTYPES = ("uint8", "uint16")
 CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 # Kept besides the chunks that PNG itself marks as safe to copy (a lower-case fourth letter).
 COLOUR_CHUNKS = frozenset({b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP"})
-# Safe to copy, but they tell of the file as it was: when it was changed last.
-STALE_CHUNKS = frozenset({b"tIME"})
-# The pixels themselves, and hints at how the old ones were stored.
-REPLACED_CHUNKS = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"sBIT", b"hIST", b"bKGD"})
-XMP_KEY = b"XML:com.adobe.xmp\0"
+# The pixels themselves, hints at how the old ones were stored, and when the file was changed last.
+REPLACED_CHUNKS = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"sBIT", b"hIST", b"bKGD", b"tIME"})
+XMP_KEY = b"XML:com.adobe.xmp\0\0"
 LARGEST_PROFILE = 2**24
 CICP_TRANSFERS: dict[int, str | float] = {13: "srgb", 8: "light"}
 
@@ -62,17 +61,13 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     pixels = imagecodecs.png_decode(data)
     if pixels.shape[:2] != (height, width):
         raise InputError(f"{name} decodes to {pixels.shape[:2]}, its header says {(height, width)}: it is damaged")
-    stack = pixels.reshape(height, width, -1).transpose(2, 0, 1)[None]
-    metadata, orientation, dropped = _metadata(chunks)
-    stack = turn(stack, orientation)
-    colours = 3 if stack.shape[1] >= 3 else 1
-    notes = []
+    metadata, orientation, notes = _metadata(chunks)
     if colour_type == 3:
         notes.append("its palette is written as RGB: restored colours are not in it")
     elif bits < 8:
         notes.append(f"its {bits}-bit samples are written as 8-bit")
-    if dropped:
-        notes.append(f"its PNG chunks {', '.join(dropped)} are left out")
+    stack = exif.turn(pixels.reshape(height, width, -1).transpose(2, 0, 1)[None], orientation)
+    colours = 3 if stack.shape[1] >= 3 else 1
     return Raw(
         np.ascontiguousarray(stack[:, :colours]),
         np.ascontiguousarray(stack[:, colours:]) if stack.shape[1] > colours else None,
@@ -82,22 +77,22 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     )
 
 
-def write(path: Path, raw: Raw) -> list[str]:
-    """Write samples with 1 or 3 channels; returns what could not be written."""
+def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
+    """Write samples with 1 or 3 channels."""
     import imagecodecs
+    from PIL.PngImagePlugin import putchunk
 
     parts = raw.samples if raw.alpha is None else np.concatenate([raw.samples, raw.alpha], 1)
     pixels = np.ascontiguousarray(parts[0].transpose(1, 2, 0))
     encoded = imagecodecs.png_encode(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-    own = [chunk for chunk in _split(bytes(encoded), "picture") if chunk[0] in (b"IHDR", b"IDAT", b"IEND")]
+    own = [chunk for chunk in _split(bytes(encoded), name) if chunk[0] in (b"IHDR", b"IDAT", b"IEND")]
     native = raw.metadata.native
     kept = native.kept if isinstance(native, Chunks) else _chunks_of(raw.metadata)
     with path.open("wb") as file:
         file.write(SIGNATURE)
         for kind, body in (own[0], *kept, *own[1:]):
-            file.write(struct.pack(">I", len(body)) + kind + body)
-            file.write(struct.pack(">I", zlib.crc32(body, zlib.crc32(kind))))
-    return []
+            putchunk(file, kind, body)
+    return [], 0
 
 
 def _split(data: bytes, name: str) -> list[Chunk]:
@@ -106,8 +101,7 @@ def _split(data: bytes, name: str) -> list[Chunk]:
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
-        body = data[at + 8 : at + 8 + length]
-        crc = data[at + 8 + length : at + 12 + length]
+        body, crc = data[at + 8 : at + 8 + length], data[at + 8 + length : at + 12 + length]
         if len(crc) < 4:
             break
         if zlib.crc32(body, zlib.crc32(kind)) != struct.unpack(">I", crc)[0]:
@@ -121,45 +115,49 @@ def _split(data: bytes, name: str) -> list[Chunk]:
 
 def _metadata(chunks: list[Chunk]) -> tuple[Metadata, int, list[str]]:
     """Metadata of the picture turned upright, how it has to be turned, and what is left out."""
-    by_kind = dict(reversed(chunks))
-    exif = by_kind.get(b"eXIf")
-    orientation = orientation_of(exif)
+    found = dict(reversed(chunks))
+    block, orientation, notes = exif.upright(found.get(b"eXIf"))
+    metadata = replace(NO_METADATA, exif=block, transfer=_transfer(found))
     kept: list[Chunk] = []
-    metadata = Metadata()
     for kind, body in chunks:
         copy = body
         if kind == b"eXIf":
-            copy = upright(body, orientation >= 5)
-            metadata = replace(metadata, exif=copy)
+            copy = block or b""
         elif kind == b"pHYs" and len(body) == 9:
             x, y, unit = struct.unpack(">IIB", body)
+            x, y = (y, x) if orientation >= 5 else (x, y)
             if x and y:
                 resolution = Resolution(Fraction(x), Fraction(y), "metre" if unit == 1 else "none")
-                metadata = replace(metadata, resolution=resolution.turned() if orientation >= 5 else resolution)
-            copy = struct.pack(">IIB", y, x, unit) if orientation >= 5 else body
+                metadata = replace(metadata, resolution=resolution)
+            copy = struct.pack(">IIB", x, y, unit)
         elif kind == b"iCCP":
-            metadata = replace(metadata, icc=_inflate_profile(body))
-        elif kind == b"iTXt" and body.startswith(XMP_KEY) and body[len(XMP_KEY) : len(XMP_KEY) + 1] == b"\0":
-            copy = upright_xmp(body)
-            metadata = replace(metadata, xmp=copy[len(XMP_KEY) + 2 :].split(b"\0", 2)[-1])
-        if kind in COLOUR_CHUNKS or (not kind[3:].isupper() and kind not in STALE_CHUNKS):
+            metadata = replace(metadata, icc=_inflate(body.partition(b"\0")[2][1:]))
+        elif kind == b"iTXt" and body.startswith(XMP_KEY):
+            copy = exif.upright_xmp(body)
+            metadata = replace(metadata, xmp=copy[len(XMP_KEY) + 1 :].split(b"\0", 2)[-1])
+        if (kind in COLOUR_CHUNKS or kind[3:].islower()) and kind not in REPLACED_CHUNKS and (copy or not body):
             kept.append((kind, copy))
-    # The order in which decoders are told to believe them: cICP, iCCP (which tone_of prefers), sRGB, gAMA.
-    if len(by_kind.get(b"cICP", b"")) == 4:
-        code = by_kind[b"cICP"][1]
-        metadata = replace(metadata, transfer=CICP_TRANSFERS.get(code, f"cICP transfer {code}"))
-    elif b"sRGB" not in by_kind and len(by_kind.get(b"gAMA", b"")) == 4:
-        (gamma,) = struct.unpack(">I", by_kind[b"gAMA"])
-        # 45455 is what files write that mean sRGB.
-        if gamma and gamma != 45455:
-            metadata = replace(metadata, transfer="light" if gamma == 100000 else 100000 / gamma)
-    left = {kind for kind, _ in chunks} - {kind for kind, _ in kept} - REPLACED_CHUNKS - STALE_CHUNKS
-    names = sorted(one_line(kind.decode("latin1")) for kind in left)
-    return replace(metadata, native=Chunks(tuple(kept))), orientation, names
+    left = {kind for kind, _ in chunks} - {kind for kind, _ in kept} - REPLACED_CHUNKS - {b"eXIf"}
+    if left:
+        names = sorted(one_line(kind.decode("latin1")) for kind in left)
+        notes.append(f"its PNG chunks {', '.join(names)} are left out")
+    return replace(metadata, native=Chunks(tuple(kept))), orientation, notes
 
 
-def _inflate_profile(body: bytes) -> bytes | None:
-    packed = body.partition(b"\0")[2][1:]
+def _transfer(found: dict[bytes, bytes]) -> str | float:
+    """What the samples mean: cICP before sRGB before gAMA, as decoders are told to believe them."""
+    if len(found.get(b"cICP", b"")) == 4:
+        code = found[b"cICP"][1]
+        return CICP_TRANSFERS.get(code, f"cICP transfer {code}")
+    gamma = int.from_bytes(found.get(b"gAMA", b""))
+    # 45455 is what files write that mean sRGB.
+    if b"sRGB" in found or gamma in (0, 45455):
+        return "srgb"
+    return "light" if gamma == 100_000 else 100_000 / gamma
+
+
+def _inflate(packed: bytes) -> bytes | None:
+    """A compressed profile; None where it is damaged or absurdly long."""
     unpacker = zlib.decompressobj()
     try:
         profile = unpacker.decompress(packed, LARGEST_PROFILE)
@@ -174,7 +172,7 @@ def _chunks_of(metadata: Metadata) -> tuple[Chunk, ...]:
     if metadata.icc:
         chunks.append((b"iCCP", b"icc\0\0" + zlib.compress(metadata.icc)))
     elif isinstance(metadata.transfer, float):
-        chunks.append((b"gAMA", struct.pack(">I", round(100000 / metadata.transfer))))
+        chunks.append((b"gAMA", struct.pack(">I", round(100_000 / metadata.transfer))))
     if metadata.resolution:
         metres = metadata.resolution.to("metre")
         x, y = round(metres.x), round(metres.y)
@@ -183,5 +181,11 @@ def _chunks_of(metadata: Metadata) -> tuple[Chunk, ...]:
     if metadata.exif:
         chunks.append((b"eXIf", metadata.exif))
     if metadata.xmp:
-        chunks.append((b"iTXt", XMP_KEY + b"\0\0\0\0" + metadata.xmp))
+        chunks.append((b"iTXt", XMP_KEY + b"\0\0\0" + metadata.xmp))
     return tuple(chunks)
+
+
+FORMAT = Format(
+    "PNG", (SIGNATURE,), (".png",), ("uint8", "uint16"), Chunks, read, write,
+    is_flat=True, holds_alpha=True, holds_cmyk=False,
+)  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.tensors import InputError
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32", "float64")

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnpladmm.pictures import exif
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures import exif_blocks as exif
+from pnpladmm.pictures import tiff_write
+from pnpladmm.pictures.arrays import Array
+from pnpladmm.pictures.checks import check_size
 from pnpladmm.pictures.ifd import EXIF_IFD, GPS_IFD, Directory, Entry, read_directory
-from pnpladmm.pictures.limits import check_size
-from pnpladmm.pictures.picture import Metadata, Raw, Resolution
+from pnpladmm.pictures.metadata import Metadata, Resolution
+from pnpladmm.pictures.raw import Format, Raw
+from pnpladmm.pictures.samples import DTYPES
 from pnpladmm.pictures.tiff_layout import (
     BLACK_IS_0,
     CMYK,
@@ -129,7 +132,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     kinds = {(RGB, 3): "rgb", (CMYK, 4): "cmyk"}
     channels = samples.shape[1]
     colour = kinds.get((layout.photometric, channels), "grey" if channels == 1 else "channels")
-    return Raw(samples, alpha, None, scale, colour, metadata, tuple(notes))
+    return Raw(samples, alpha, None, scale, colour, "", metadata, tuple(notes))
 
 
 def _one_series(found: list[TiffPageSeries], name: str) -> TiffPageSeries:
@@ -253,3 +256,6 @@ def _physical(directory: Directory, resolution: Resolution | None) -> Resolution
         factor = Fraction(10**9, NANOMETRES[unit.group(1)])
         return Resolution(resolution.x * factor, resolution.y * factor, "metre")
     return resolution
+
+
+FORMAT = Format("TIFF", SIGNATURES, (".tif", ".tiff"), DTYPES, Layout, read, tiff_write.write, holds_alpha=True)

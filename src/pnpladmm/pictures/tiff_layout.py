@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures.arrays import Array
+from pnpladmm.pictures.checks import errors_logged_by
 from pnpladmm.pictures.ifd import Directory, Entry
-from pnpladmm.pictures.limits import quiet
-from pnpladmm.pictures.picture import Raw, Resolution
+from pnpladmm.pictures.metadata import Resolution
+from pnpladmm.pictures.raw import Raw
 from pnpladmm.tensors import InputError
 
 WHITE_IS_0, BLACK_IS_0, RGB, PALETTE, CMYK, YCBCR = 0, 1, 2, 3, 5, 6
@@ -103,7 +104,7 @@ def content(entry: Entry | Directory | None) -> bytes:
 @contextmanager
 def raising(name: str) -> Iterator[None]:
     """Make errors of what tifffile only logs."""
-    with quiet("tifffile") as errors:
+    with errors_logged_by("tifffile") as errors:
         yield
     if errors:
         raise InputError(f"{name} is a damaged TIFF ({errors[0]}): get the file again")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnpladmm.pictures import exif
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures import exif_blocks as exif
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.ifd import (
     EXIF_IFD,
     GPS_IFD,
@@ -22,7 +22,8 @@ from pnpladmm.pictures.ifd import (
     pack_directory,
     read_header,
 )
-from pnpladmm.pictures.picture import Raw, Resolution
+from pnpladmm.pictures.metadata import Resolution
+from pnpladmm.pictures.raw import Raw
 from pnpladmm.pictures.samples import DTYPES as DTYPES
 from pnpladmm.pictures.tiff_layout import BLACK_IS_0, CMYK, ICC, RGB, UNITS, XMP, Layout, raising
 
@@ -36,13 +37,15 @@ DEFLATE = 8
 STAND_INS = {EXIF_IFD - 1: EXIF_IFD, GPS_IFD - 1: GPS_IFD}
 
 
-def write(path: Path, raw: Raw, ome: bool) -> list[str]:
-    """Write the samples in the layout they came from; pictures from elsewhere in a plain one (`ome`: with OME-XML)."""
+def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
+    """Write the samples in the layout they came from; others in a plain one (`.ome.tif`: with OME-XML)."""
     from tifffile import TiffWriter
 
+    ome = name.lower().endswith((".ome.tif", ".ome.tiff"))
     layout = raw.metadata.native
     if not isinstance(layout, Layout):
-        return _write_new(path, raw, ome)
+        _write_new(path, raw, ome)
+        return [], 0
     planes = layout.planes(raw)
     first, *others = (layout.pages[i] for i in np.argsort(layout.plane_order))
     later = others[0] if others else Directory()
@@ -55,7 +58,7 @@ def write(path: Path, raw: Raw, ome: bool) -> list[str]:
                 _write_planes(file, plane[None], layout, directory, set())
     _insert_directories(path, [first, *others], layout.order, layout.big)
     lossy = layout.compression not in LOSSLESS
-    return [f"its TIFF compression {layout.compression} is written as Deflate, without loss"] if lossy else []
+    return ([f"its TIFF compression {layout.compression} is written as Deflate, without loss"] if lossy else []), 0
 
 
 def _write_planes(file: TiffWriter, planes: Array, layout: Layout, tags: Directory, once: set[int]) -> None:
@@ -81,7 +84,7 @@ def _write_planes(file: TiffWriter, planes: Array, layout: Layout, tags: Directo
     )
 
 
-def _write_new(path: Path, raw: Raw, ome: bool) -> list[str]:
+def _write_new(path: Path, raw: Raw, ome: bool) -> None:
     """A picture that does not come from TIFF: colour interleaved, with the metadata that TIFF has tags for."""
     from tifffile import TiffWriter
 
@@ -119,7 +122,6 @@ def _write_new(path: Path, raw: Raw, ome: bool) -> list[str]:
             **options,
         )
     _insert_directories(path, [directory], order, big)
-    return []
 
 
 def _extra_tags(tags: Directory, once: set[int]) -> list[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnpladmm.pictures.exif import Array
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.tensors import InputError
 
 

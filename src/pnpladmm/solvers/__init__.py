@@ -1,4 +1,7 @@
-"""Problem, methods, the one loop, certificate and result. A solver never prints and never reads pictures."""
+"""Problem, methods, the one loop, certificate and result. A solver never prints and never reads pictures.
+
+Importing this room registers all methods of the package in `METHODS`.
+"""
 
 from pnpladmm.solvers.admm import ADMM
 from pnpladmm.solvers.annealed import Annealed
@@ -10,23 +13,29 @@ from pnpladmm.solvers.ista import ISTA
 from pnpladmm.solvers.ladmm import LADMM
 from pnpladmm.solvers.leaping import LeapingLADMM
 from pnpladmm.solvers.loop import Progress, solve
-from pnpladmm.solvers.method import Method, State
+from pnpladmm.solvers.method import Method, PlugAndPlay
 from pnpladmm.solvers.primal_dual import PrimalDual
 from pnpladmm.solvers.problem import Problem
+from pnpladmm.solvers.registry import METHODS, make_method, method_class
 from pnpladmm.solvers.result import Result, Status
 from pnpladmm.solvers.richardson_lucy import RichardsonLucy
+from pnpladmm.solvers.state import PlugAndPlayState, State
+from pnpladmm.solvers.workspace import Workspace
 
 __all__ = [
     "ADMM",
     "FISTA",
     "ISTA",
     "LADMM",
+    "METHODS",
     "Annealed",
     "Certificate",
     "History",
     "LeapingLADMM",
     "Level",
     "Method",
+    "PlugAndPlay",
+    "PlugAndPlayState",
     "PrimalDual",
     "Problem",
     "Progress",
@@ -34,7 +43,10 @@ __all__ = [
     "RichardsonLucy",
     "State",
     "Status",
+    "Workspace",
     "load_state",
+    "make_method",
+    "method_class",
     "save_state",
     "solve",
 ]

@@ -2,51 +2,88 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from pnpladmm.denoisers.base import Denoiser, Promise, promise_of
 from pnpladmm.solvers.certificate import Theorem
-from pnpladmm.solvers.conjugate_gradient import DataStep
-from pnpladmm.solvers.method import PlugAndPlay, Start, State, start_picture
+from pnpladmm.solvers.data_step import DataStep
+from pnpladmm.solvers.ladmm import LADMM
+from pnpladmm.solvers.method import Method, PlugAndPlay, Settings
 from pnpladmm.solvers.problem import Problem
+from pnpladmm.solvers.registry import METHODS
+from pnpladmm.solvers.settings import tuned_fast
+from pnpladmm.solvers.state import PlugAndPlayState, Start, start_picture
+from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
 
 SIGMA_START = 49 / 255
 """Where the schedule begins by default: strong enough to forget the blurred start of a photograph."""
+DEFAULT_CALLS = 8
+MOST_STEPS = 40
+"""More steps of conjugate gradient than this do not change the picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnnealedState(State):
+class AnnealedState(PlugAndPlayState):
     """`x`, the picture `z` that fits the data, and its gradient `g = H^T p (y - Hz)`."""
 
     z: Tensor
     g: Tensor
 
 
+@METHODS.register("fast")
 @dataclass(frozen=True)
-class Annealed(PlugAndPlay):
-    """`calls` times, `sigma_k` falling from `sigma_start` to `sigma_d`, for quadratic `h` of precision `p`:
+class Annealed(PlugAndPlay[AnnealedState]):
+    """Half-quadratic splitting: `calls` times, `sigma_k` falling from `sigma_start` to `sigma_d`, for quadratic `h`:
 
         z+ = argmin_z h(Hz) + a/2 ||z - x||^2 :  (H^T p H + a) z = H^T p y + a x,  a = mu / sigma_k^2
         x+ = D_{sigma_k}( z+ + extrapolation (z+ - z) ).
 
-    `log sigma_k` falls evenly for `bend` 1, late for more, early for less. The system is solved by preconditioned
-    conjugate gradient from the last `z`, until it is off by about `cg_tolerance` of itself or for `cg_iterations`: a
-    number, one for each picture and call (B, calls), or for each of its colour planes (B, calls, C).
-    Each call sees the picture in another of its eight orientations: a network's errors then differ from call to
-    call and do not add up.
+    The system is solved by preconditioned conjugate gradient from the last `z`. Each call sees the picture in another
+    of its eight orientations: the errors of a network then differ from call to call and do not add up.
 
-    Quick and good, but no minimiser of anything: nothing is proved of it. Run certified iterations after it where
+    Fast, with good results. It minimises nothing, so nothing is proved of it: run certified iterations after it where a
     proof counts.
+
+    Parameters
+    ----------
+    denoiser : Denoiser
+        `D`, any callable `d(x, sigma)`.
+    sigma_d : float or Tensor
+        The last noise level, one number or one per picture.
+    mu : float or Tensor
+        The weight of the prior in the data step.
+    calls : int
+        Denoiser calls.
+    sigma_start : float or Tensor
+        The first noise level.
+    bend : float or Tensor
+        `log sigma_k` falls evenly for 1, late for more, early for less.
+    extrapolation : float or Tensor
+        How far `x+` goes beyond `z+`, as a factor of the last change of `z`.
+    cg_iterations : int or Tensor
+        The most steps of conjugate gradient: a number, one for each picture and call, (B, calls), or one for each
+        colour plane, (B, calls, C).
+    cg_tolerance : float
+        The relative error at which conjugate gradient stops.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> pl.solve(problem, pl.Annealed(pl.load_denoiser("tv"), 0.05, calls=4)).status.label
+    'finished'
     """
 
-    state_type: ClassVar[type[State]] = AnnealedState
+    needs_quadratic: ClassVar[bool] = True
+    settings_key: ClassVar[str | None] = "fast"  # with the number of calls: fast-8
 
     mu: PerPicture = 0.25
-    calls: int = 8
+    calls: int = DEFAULT_CALLS
     sigma_start: PerPicture = SIGMA_START
     bend: PerPicture = 1.0
     extrapolation: PerPicture = 0.0
@@ -74,6 +111,29 @@ class Annealed(PlugAndPlay):
         if isinstance(self.cg_iterations, Tensor):  # the loop counts on the CPU, and must not wait for a GPU
             object.__setattr__(self, "cg_iterations", steps)
 
+    @classmethod
+    def for_noise(
+        cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
+    ) -> Method[Any]:
+        """With tuned parameters. Convex priors get LADMM, which converges for them and does not need the schedule."""
+        if promise_of(denoiser) is Promise.CONVEX:
+            return LADMM.for_noise(denoiser, problem, sigma, strength, calls)
+        return super().for_noise(denoiser, problem, sigma, strength, calls)
+
+    @classmethod
+    def tuned_settings(cls, denoiser: Denoiser, sigma: Tensor, calls: int | None = None) -> dict[str, Tensor]:
+        """Interpolated between the numbers of calls of the table."""
+        return tuned_fast(denoiser, calls or DEFAULT_CALLS, sigma)
+
+    @classmethod
+    def from_settings(
+        cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
+    ) -> Annealed:
+        """From the fields that are tuned, with as many steps of conjugate gradient as the problem needs."""
+        fields: dict[str, Any] = {**settings, "calls": calls or DEFAULT_CALLS}
+        method = cls(denoiser, **fields)
+        return replace(method, cg_iterations=_data_steps(problem, method))
+
     @property
     def length(self) -> int:
         """Iterations after which the schedule is complete."""
@@ -96,12 +156,16 @@ class Annealed(PlugAndPlay):
         x = start_picture(problem, start)
         return AnnealedState(x=x, z=x, g=self._data_step(problem, 0).gradient(x))
 
-    def step(self, problem: Problem, state: State) -> AnnealedState:
+    def step(self, problem: Problem, state: AnnealedState) -> AnnealedState:
         """The two equations above."""
-        assert isinstance(state, AnnealedState)
+        return self.step_in(None, problem, state)
+
+    def step_in(self, workspace: Workspace | None, problem: Problem, state: AnnealedState) -> AnnealedState:
+        """The two equations above; the workspace keeps the system, of which only `a` changes."""
         s, sigma = state, self.sigma_at(state.iteration)
-        z, g = self._data_step(problem, s.iteration).solve(per_picture(self.mu / sigma**2, s.x), s.x, s.z, s.g)
-        # The first step leads away from the blurred start: there is no trend in it to go on with.
+        a = per_picture(self.mu / sigma**2, s.x)
+        z, g = self._data_step(problem, s.iteration).solve(a, s.x, s.z, s.g, workspace)
+        # The first step leads away from the blurred start and shows no trend to extrapolate.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()
         return AnnealedState(x=x, z=z, g=g, iteration=s.iteration + 1)
@@ -128,8 +192,23 @@ class Annealed(PlugAndPlay):
             steps,
             self.cg_tolerance,
             problem.colour_planes if by_plane else None,
-            problem.kept,
         )
+
+
+def _data_steps(problem: Problem, method: Annealed) -> Tensor:
+    """Steps of conjugate gradient for each picture and call, (B, calls), or (B, calls, C) where it has colour planes.
+
+    They grow like the root of the condition number of `H^T p H + a`, which is up to `L_h / a` and falls from call to
+    call, because `a` grows. Early calls get no more than one at the geometric mean of the first and the last noise
+    level: later ones correct them. The factors were measured (docs/speed.md).
+    """
+    sigma = torch.stack([method.sigma_at(k) for k in range(method.calls)], -1)
+    middle = (sigma[..., :1] * sigma[..., -1:]).sqrt()
+    scale = (problem.L_h().cpu() / torch.as_tensor(method.mu, dtype=torch.float64)).sqrt().unsqueeze(-1)
+    root = scale * torch.minimum(sigma, middle)
+    steps = 1 + problem.operator.steps_per_root_condition * root
+    steps = steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures, method.calls)
+    return steps if problem.colour_planes is None else problem.colour_planes.steps(steps)
 
 
 def turn(x: Tensor, orientation: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,35 @@ if TYPE_CHECKING:
     from pnpladmm.solvers.problem import Problem
 
 
+MARGIN = 1.001
+"""Constants that must satisfy a condition are chosen larger than its bound by this factor: some conditions are strict,
+and rounding must not break the others."""
+
+
 class Level(Enum):
-    """How much is known, from the most to nothing."""
+    """How much is known of a run, from the most to nothing.
+
+    Attributes
+    ----------
+    PROVED
+        The denoiser is a proximal operator by construction, and the constants satisfy the theorem.
+    CONVEX
+        The prior is convex, and the constants satisfy the weaker conditions that this needs.
+    CHECKED
+        The constants satisfy the theorem. The denoiser is a gradient step: the largest eigenvalue of its Hessian was
+        estimated below 1 at the iterates that were sampled, and the Lagrangian fell at every iteration.
+    ASSUMED
+        The constants satisfy the theorem. The denoiser is trained for squared error: it is a proximal operator as far
+        as it is an MMSE estimator.
+    OUTSIDE
+        No theorem covers the run. The certificate says which condition fails, and by how much.
+
+    Examples
+    --------
+    >>> import pnpladmm as pl
+    >>> pl.Level.PROVED.rank < pl.Level.OUTSIDE.rank
+    True
+    """
 
     PROVED = "proved"
     CONVEX = "convex"
@@ -94,7 +121,29 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The statement that covers a picture's run."""
+    """The statement that covers the run of one picture, with the numbers it rests on.
+
+    Parameters
+    ----------
+    level : Level
+        How much is known.
+    statement : str
+        What is known, in a sentence.
+    conditions : tuple of CheckedCondition
+        The conditions of the theorem, each with both sides and whether it holds.
+    failures : tuple of str
+        What else does not hold, a sentence each.
+    advice : str
+        What to change, where something can be changed.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> method = pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.05)
+    >>> print(pl.solve(problem, method, iterations=2).certificate.level.value)
+    proved
+    """
 
     level: Level
     statement: str
@@ -110,9 +159,9 @@ class Certificate:
 
 
 def certify(
-    problem: Problem, method: Method, history: History, failed: Sequence[bool] | None = None
+    problem: Problem, method: Method[Any], history: History, failed: Sequence[bool] | None = None
 ) -> tuple[Certificate, ...]:
-    """A certificate for each picture of the batch; those that `failed` diverged, so something does not hold."""
+    """A certificate for each picture of the batch. For those that `failed`, that diverged, some condition must fail."""
     theorem = method.theorem(problem)
     advice = problem.data_term.advice(problem.observed)
     failed = failed or [False] * problem.pictures

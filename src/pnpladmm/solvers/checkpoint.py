@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,62 +13,97 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from pnpladmm.solvers.admm import ADMMState
-from pnpladmm.solvers.annealed import AnnealedState
-from pnpladmm.solvers.fista import FISTAState
-from pnpladmm.solvers.ista import ISTAState
-from pnpladmm.solvers.ladmm import LADMMState
-from pnpladmm.solvers.leaping import LeapingState
-from pnpladmm.solvers.method import State
-from pnpladmm.solvers.primal_dual import PrimalDualState
-from pnpladmm.solvers.richardson_lucy import RichardsonLucyState
+from pnpladmm.files import replacing
+from pnpladmm.solvers.method import Method
+from pnpladmm.solvers.registry import METHODS, method_class
+from pnpladmm.solvers.state import State
 from pnpladmm.tensors import InputError
-
-_KINDS: dict[str, type[State]] = {
-    kind.__name__: kind
-    for kind in (
-        LADMMState,
-        LeapingState,
-        ISTAState,
-        FISTAState,
-        ADMMState,
-        PrimalDualState,
-        RichardsonLucyState,
-        AnnealedState,
-    )
-}
 
 
 def save_state(state: State, path: str | Path) -> None:
-    """Write a state as safetensors, beside and renamed: a crash leaves the old file or the new one."""
+    """Write the state of a run to a file.
+
+    Parameters
+    ----------
+    state : State
+        Such as `result.state`, or `progress.state` in a callback.
+    path : str or Path
+        A safetensors file. A crash leaves the old file or the new one, never half of one.
+
+    Examples
+    --------
+    >>> import tempfile, torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> method = pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pl.save_state(pl.solve(problem, method, 5, tolerance=0).state, f"{folder}/state.safetensors")
+    ...     state = pl.load_state(f"{folder}/state.safetensors")
+    >>> pl.solve(problem, method, 5, tolerance=0, start=state).state.iteration
+    10
+    """
     values = {f.name: getattr(state, f.name) for f in fields(state)}
     # Clones, because safetensors refuses tensors that share memory (x and q of FISTA's first state).
     tensors = {name: value.detach().cpu().clone() for name, value in values.items() if isinstance(value, Tensor)}
-    numbers = {name: repr(value) for name, value in values.items() if isinstance(value, int | float)}
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        save_file(tensors, beside, metadata={"state": type(state).__name__, **numbers})
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    numbers = {name: json.dumps(value) for name, value in values.items() if isinstance(value, int | float)}
+    with replacing(path) as beside:
+        save_file(tensors, beside, metadata={**numbers, "state": _name(type(state))})
 
 
 def load_state(path: str | Path, device: str = "cpu") -> State:
-    """Read a state that `save_state` wrote."""
+    """Read a state that `save_state` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    device : str
+        Where its tensors shall lie.
+
+    Returns
+    -------
+    State
+        Of the class that was saved, for `solve(..., start=state)`. Its method must be known: one of this package, of an
+        entry point, or of a module that has been imported.
+
+    Examples
+    --------
+    See `save_state`.
+    """
     try:
         with safe_open(str(path), framework="pt", device=device) as file:
             metadata = file.metadata() or {}
             values: dict[str, Any] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: no state can be read from it ({error})") from None
-    kind = _KINDS.get(metadata.get("state", ""))
+    kind = _state_type(metadata.get("state", ""))
     if kind is None:
-        raise InputError(f"{path}: not a state of a pnpladmm method")
-    for f in fields(kind):
-        if f.name in metadata:
-            values[f.name] = float(metadata[f.name]) if f.type == "float" else int(metadata[f.name])
+        raise InputError(f"{path}: not a state of a pnpladmm method that is installed")
     try:
+        values |= {f.name: json.loads(metadata[f.name]) for f in fields(kind) if f.name in metadata}
         return kind(**values)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{path}: an incomplete {kind.__name__} ({error})") from None
+
+
+def _name(kind: type[State]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _state_type(name: str) -> type[State] | None:
+    """The state of the methods that are known, then of those that other packages add."""
+    found = [kind for kind in _state_types() if _name(kind) == name]
+    if not found:
+        for method in METHODS:
+            with suppress(InputError):  # a package that cannot be loaded has no state to offer
+                method_class(method)
+        found = [kind for kind in _state_types() if _name(kind) == name]
+    return found[-1] if found else None
+
+
+def _state_types() -> Iterator[type[State]]:
+    """The states of all subclasses of `Method`."""
+    methods: list[type[Method[Any]]] = Method.__subclasses__()
+    while methods:
+        method = methods.pop(0)
+        yield method.state_type
+        methods += method.__subclasses__()

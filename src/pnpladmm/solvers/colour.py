@@ -1,9 +1,9 @@
 """Colour planes: mixtures of the channels that have nothing in common, strongest first.
 
-A blur that treats all channels alike commutes with every mixture of them. Mixed along the principal axes of their
-correlation, a photograph has nearly all of what the blur took in one plane, grey, and little in the others: those need
-fewer steps of conjugate gradient. Every channel counts alike, however dim: where they have nothing in common, as in
-fluorescence, all planes are as strong, and none is spared anything.
+A blur that treats all channels alike commutes with every mixture of them. In the principal axes of the correlation of
+its channels, a photograph has nearly all of the detail that the blur removed in one plane, grey. The other planes are
+weak and need fewer steps of conjugate gradient. All channels count alike, however dim they are. Where they have nothing
+in common, as in fluorescence, all planes are equally strong and get the same number of steps.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-FEWEST = 2
-"""Steps that a plane gets however weak it is (or as many as the strongest)."""
+from pnpladmm.operators import LinearOperator
+
+MAX_CHANNELS = 4
+"""With more channels, mixing them costs more than it saves."""
+MIN_STEPS = 2
+"""Steps that a plane gets however weak it is, unless the strongest plane has fewer."""
 ORDINARY = 0.99
-"""Share of the pixels that are taken as they are; stronger ones count no more than the strongest of these."""
+"""Share of the pixels that count as they are; stronger ones count no more than the strongest of these."""
 SAMPLES = 1 << 16
-"""Pixels from which that is found."""
+"""Pixels from which that limit is estimated."""
 WEAKEST = 1e-6
-"""A channel of less energy than this, relative to the strongest, counts less than others."""
+"""A channel with less energy than this, relative to the strongest, counts less than the others."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,11 @@ class ColourPlanes:
     unmixing: Tensor
     """(B, C, C): back."""
     energy: Tensor
-    """(B, C) on the CPU: of each plane relative to the first, falling from 1."""
+    """(B, C) on the CPU: the energy of each plane relative to the first, falling from 1."""
 
     @classmethod
     def of(cls, detail: Tensor) -> ColourPlanes:
-        """Of pictures (B, C, H, W). Waits for a GPU, once."""
+        """The planes of pictures (B, C, H, W). Waits for the GPU, once."""
         flat = _without_outliers(detail.flatten(2).double().nan_to_num(0, 0, 0))
         covariance = (flat @ flat.mT).cpu()
         power = covariance.diagonal(dim1=1, dim2=2)
@@ -56,13 +60,29 @@ class ColourPlanes:
         return _mixed(self.unmixing, planes)
 
     def steps(self, most: Tensor) -> Tensor:
-        """Steps of each plane, (B, calls, C): `most`, (B, calls), for the strongest, fewer as the amplitude is less."""
+        """Steps of each plane, (B, calls, C): `most`, (B, calls), for the strongest, fewer for weaker amplitudes."""
         limit = most.unsqueeze(-1)
-        return torch.minimum((limit * self.energy.sqrt().unsqueeze(1)).ceil().long().clamp_min(FEWEST), limit)
+        return torch.minimum((limit * self.energy.sqrt().unsqueeze(1)).ceil().long().clamp_min(MIN_STEPS), limit)
+
+
+def planes_of_detail(operator: LinearOperator, observed: Tensor, precision: Tensor | None) -> ColourPlanes | None:
+    """The planes of `H^T p (y - H x0)`, the detail that is missing in the start `x0`.
+
+    None unless the operator and the precision `p` treat all channels alike, and there are 2 to `MAX_CHANNELS`.
+    """
+    H, y = operator, observed
+    if not H.channels_alike or not 1 < y.shape[1] <= MAX_CHANNELS or precision is None:
+        return None
+    p = precision.expand_as(y)
+    if bool((p != p[:, :1]).any()):
+        return None
+    mean = (p * y).sum((2, 3), keepdim=True) / p.sum((2, 3), keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
+    start = H.start(torch.where(p > 0, y, mean))  # the values of dead pixels are no colour
+    return ColourPlanes.of(H.adjoint(p * (y - H.forward(start))))
 
 
 def _without_outliers(flat: Tensor) -> Tensor:
-    """Pixels (B, C, N), none longer than nearly all: a few must not decide for the others."""
+    """Pixels (B, C, N), with the longest shortened, so that a few do not decide for all."""
     length = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
     sample = length[..., :: max(1, length.shape[-1] // SAMPLES)].sort(-1).values
     longest = sample[..., round(ORDINARY * (sample.shape[-1] - 1)), None]
@@ -70,7 +90,7 @@ def _without_outliers(flat: Tensor) -> Tensor:
 
 
 def _mixed(matrix: Tensor, x: Tensor) -> Tensor:
-    """`sum_j matrix_ij x_j`. No matrix product: those may be set to run in fewer digits."""
+    """`sum_j matrix_ij x_j`. Not as a matrix product, which may run with fewer digits."""
     mixed = torch.empty_like(x)
     first, *others = x.unbind(1)
     for plane, row in zip(mixed.unbind(1), matrix[..., None, None].unbind(1), strict=True):

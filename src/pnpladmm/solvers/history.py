@@ -1,4 +1,4 @@
-"""What happened in a run: typed columns, one row an iteration."""
+"""What happened in a run: typed columns, one row per iteration."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import MeasuredCurvature, curvature_meter
+from pnpladmm.denoisers.base import MeasuredCurvature, curvature_meter, precision_of
 from pnpladmm.metrics import psnr
 from pnpladmm.operators.base import shape_of
-from pnpladmm.solvers.conjugate_gradient import squared
-from pnpladmm.solvers.method import Method, PlugAndPlay, State
+from pnpladmm.solvers.inner_products import squared
+from pnpladmm.solvers.method import Method, PlugAndPlay
 from pnpladmm.solvers.problem import Problem
+from pnpladmm.solvers.state import PlugAndPlayState, State
 from pnpladmm.tensors import InputError, check_pictures
 
 # Measuring a gradient step's curvature costs about a denoiser call: often enough to see it rise.
@@ -25,9 +27,17 @@ CURVATURE_EVERY = 9
 
 @dataclass(frozen=True)
 class History:
-    """Columns of shape (iterations, B), float64 on the CPU; None where a column cannot be had.
+    """What was measured in a run: columns of shape (iterations, B), float64 on the CPU.
 
-    A picture that is done has NaN from the next iteration on.
+    A column is None where it cannot be measured. A picture that is done has NaN from the next iteration on.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(2, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> history = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05), 5, tolerance=0).history
+    >>> len(history), tuple(history.objective.shape), history.denoiser_calls.tolist()
+    (5, (5, 2), [1, 2, 3, 4, 5])
     """
 
     x_change: Tensor
@@ -35,7 +45,7 @@ class History:
     z_change: Tensor | None
     """`||z+ - z|| / ||z+||`, for methods with a split."""
     u_change: Tensor | None
-    """`||u+ - u|| / ||z+||`: how far the split is from `z = Hx` (ADMM: `z = x`), relative to `z`, but for leaps."""
+    """`||u+ - u|| / ||z+||`: how far the split is from `z = Hx` (ADMM: `z = x`), relative to `z`, except at leaps."""
     data_fit: Tensor | None
     """`h(Hx)`."""
     objective: Tensor | None
@@ -51,7 +61,7 @@ class History:
     denoiser_calls: Tensor
     """So far, shape (iterations,)."""
     rounding: float
-    """Relative rounding of the sums above: changes of `lagrangian` below it mean nothing."""
+    """Relative rounding of the sums above: smaller changes of `lagrangian` are no information."""
 
     def __len__(self) -> int:
         """Iterations done."""
@@ -67,17 +77,20 @@ class History:
 
 
 class Recorder:
-    """Collects rows on the device; nothing waits for it until the run is over."""
+    """Collects rows on the device, without a wait until the run is over."""
 
-    def __init__(self, problem: Problem, method: Method, reference: Tensor | None, everything: bool = True) -> None:
-        """Without `everything` the changes are all that is kept."""
+    def __init__(
+        self, problem: Problem, method: Method[Any], reference: Tensor | None, everything: bool = True
+    ) -> None:
+        """Without `everything` only the changes are kept."""
         self.problem, self.method, self.everything = problem, method, everything
         self.reference = None if reference is None else _check_reference(problem, reference)
         self.rows: list[dict[str, Tensor | None]] = []
         self.seconds: list[float] = []
         self.calls: list[int] = []
         self.began = time.perf_counter()
-        denoiser: object = getattr(method, "denoiser", None)
+        denoiser: object = method.denoiser if isinstance(method, PlugAndPlay) else None
+        self.denoiser_dtype = precision_of(denoiser) or problem.observed.dtype
         self.measure_curvature = curvature_meter(denoiser) if isinstance(denoiser, MeasuredCurvature) else None
 
     def add(self, new: State, moved: dict[str, Tensor | None], running: Tensor) -> dict[str, Tensor | None]:
@@ -103,8 +116,7 @@ class Recorder:
         names = [f.name for f in fields(History) if f.name not in ("seconds", "denoiser_calls", "rounding")]
         columns = {name: self._column(name) for name in names}
         dtype = self.problem.observed.dtype
-        inside = getattr(getattr(self.method, "denoiser", None), "precision", dtype)
-        eps = max(torch.finfo(dtype).eps, torch.finfo(inside).eps)
+        eps = max(torch.finfo(dtype).eps, torch.finfo(self.denoiser_dtype).eps)
         # Errors of single pixels add up like a random walk, the sum itself is taken in float64.
         rounding = 100 * eps / math.sqrt(self.problem.observed[0].numel())
         return History(
@@ -126,14 +138,15 @@ class Recorder:
 
     def _psnr(self, x: Tensor) -> Tensor:
         assert self.reference is not None
-        return psnr(x if x.shape == self.reference.shape else self.problem.observed_part(x), self.reference)
+        return psnr(x if x.shape == self.reference.shape else self.problem.crop_to_observed(x), self.reference)
 
     def _curvature(self, state: State) -> Tensor | None:
-        m, v = self.method, getattr(state, "v", None)
-        due = state.iteration % CURVATURE_EVERY == 0 or not self.rows
-        if not due or v is None or self.measure_curvature is None or not isinstance(m, PlugAndPlay):
+        m, due = self.method, state.iteration % CURVATURE_EVERY == 0 or not self.rows
+        if not due or self.measure_curvature is None:
             return None
-        return self.measure_curvature(v, m.sigma_d)
+        if not isinstance(m, PlugAndPlay) or not isinstance(state, PlugAndPlayState) or state.denoised_from is None:
+            return None
+        return self.measure_curvature(state.denoised_from, m.sigma_d)
 
 
 def changes(old: State, new: State) -> dict[str, Tensor | None]:

@@ -2,37 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from pnpladmm.solvers.certificate import Condition, Theorem
-from pnpladmm.solvers.method import PlugAndPlay, Start, State, start_picture
+from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.solvers.certificate import MARGIN, Condition, Theorem
+from pnpladmm.solvers.method import PlugAndPlay, Settings
 from pnpladmm.solvers.problem import Problem
+from pnpladmm.solvers.registry import METHODS
+from pnpladmm.solvers.state import PlugAndPlayState, Start, start_picture
 from pnpladmm.tensors import PerPicture, per_picture
 
 
 @dataclass(frozen=True, kw_only=True)
-class ISTAState(State):
-    """`x`, the denoiser's last argument `v`, and `Hx`."""
+class ISTAState(PlugAndPlayState):
+    """`x`, `Hx`, and what the denoiser got."""
 
-    Hx: Tensor
-    v: Tensor | None = None
+    Hx: Tensor = field()
 
 
+@METHODS.register("ista")
 @dataclass(frozen=True)
-class ISTA(PlugAndPlay):
-    """Minimise `h(Hx) + lambda f(x)`, `lambda = L_x sigma_d^2`:
+class ISTA(PlugAndPlay[ISTAState]):
+    """Proximal gradient descent on `h(Hx) + lambda f(x)`, `lambda = L_x sigma_d^2`:
 
         x+ = D_{sigma_d}( x - (1 / L_x) H^T grad h(Hx) ).
 
     Converges for `D = prox` if `L_x > L_h ||H||^2`; for convex `f` half of that is enough.
+
+    Parameters
+    ----------
+    denoiser : Denoiser
+        `D`, any callable `d(x, sigma)`.
+    sigma_d : float or Tensor
+        The noise level that the denoiser is told, one number or one per picture.
+    L_x : float or Tensor
+        1 / the step size.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> pl.solve(problem, pl.ISTA(pl.load_denoiser("tv"), 0.05, L_x=110.0), iterations=20).certificate.level.value
+    'proved'
     """
 
-    state_type: ClassVar[type[State]] = ISTAState
+    settings_key: ClassVar[str | None] = "ista"
 
     L_x: PerPicture
+
+    @classmethod
+    def convex_L_x(cls, problem: Problem, sigma: Tensor) -> Tensor:
+        """No smaller than the condition of convergence allows."""
+        return torch.maximum(super().convex_L_x(problem, sigma), least_L_x(problem, cls.__name__))
+
+    @classmethod
+    def from_settings(cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None) -> ISTA:
+        """From `sigma_d` and `lambda`."""
+        return cls(denoiser, **step_from_settings(problem, settings, cls.__name__))
 
     @property
     def prior_weight(self) -> PerPicture:
@@ -44,13 +74,12 @@ class ISTA(PlugAndPlay):
         x = start_picture(problem, start)
         return ISTAState(x=x, Hx=problem.operator.forward(x))
 
-    def step(self, problem: Problem, state: State) -> ISTAState:
+    def step(self, problem: Problem, state: ISTAState) -> ISTAState:
         """The equation above."""
-        assert isinstance(state, ISTAState)
         H, h, y = problem.operator, problem.data_term, problem.observed
         v = state.x - H.adjoint(h.gradient(state.Hx, y)) / per_picture(self.L_x, state.x)
         x = self.denoise(v)
-        return ISTAState(x=x, Hx=H.forward(x), v=v, iteration=state.iteration + 1)
+        return ISTAState(x=x, Hx=H.forward(x), denoised_from=v, iteration=state.iteration + 1)
 
     def theorem(self, problem: Problem) -> Theorem:
         """Descent of `E`."""
@@ -61,3 +90,15 @@ class ISTA(PlugAndPlay):
             general_statement="E falls at every iteration, changes go to 0, every limit point is critical",
             convex_statement="proximal gradient descent on a convex E: it converges to a minimiser",
         )
+
+
+def least_L_x(problem: Problem, method: str) -> Tensor:
+    """The smallest `L_x` for which ISTA and FISTA converge."""
+    return MARGIN * problem.L_h() * problem.proven_norm_for(method)
+
+
+def step_from_settings(problem: Problem, settings: Settings, method: str) -> dict[str, Any]:
+    """`sigma_d` and `L_x = lambda / sigma_d^2`. `sigma_d` stays where `L_x` must be raised to converge."""
+    sigma_d, least = settings["sigma_d"], least_L_x(problem, method)
+    L_x = torch.as_tensor(settings["lambda"], dtype=torch.float64) / torch.as_tensor(sigma_d) ** 2
+    return {"sigma_d": sigma_d, "L_x": torch.maximum(L_x.to(least.device), least)}

@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from pnpladmm.data_terms import Gaussian
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.solvers.certificate import Condition, Theorem
-from pnpladmm.solvers.method import PlugAndPlay, Start, State, start_picture
+from pnpladmm.solvers.certificate import MARGIN, Condition, Theorem
+from pnpladmm.solvers.method import PlugAndPlay, Settings
 from pnpladmm.solvers.problem import Problem
+from pnpladmm.solvers.registry import METHODS
+from pnpladmm.solvers.state import PlugAndPlayState, Start, start_picture
 from pnpladmm.tensors import InputError, PerPicture, dot, per_picture, squared_norm
-
-# How far inside the theorem `certified` stays: its inequalities are strict.
-MARGIN = 1.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class LADMMState(State):
-    """`x`, the split `z ~ Hx`, the scaled dual `u = w / beta`, the denoiser's last argument `v`, and `Hx`."""
+class LADMMState(PlugAndPlayState):
+    """`x`, `Hx`, the split `z ~ Hx`, the scaled dual `u = w / beta`, and what the denoiser got."""
 
+    Hx: Tensor = field()
     z: Tensor
     u: Tensor
-    Hx: Tensor
-    v: Tensor | None = None
 
 
+@METHODS.register("ladmm")
 @dataclass(frozen=True)
-class LADMM(PlugAndPlay):
+class LADMM(PlugAndPlay[LADMMState]):
     """Minimise `h(Hx) + lambda f(x)`, `lambda = L_x sigma_d^2`, `H` never inverted:
 
         x+ = D_{sigma_d}( x - (beta / L_x) H^T (Hx - z + u) )
         z+ = prox_{h / beta}( Hx+ + u )
         u+ = u + Hx+ - z+
 
-    One `H`, one `H^T`, one denoiser call an iteration. Fixed points depend on `sigma_d` and `L_x`; `beta` sets
+    One `H`, one `H^T`, one denoiser call per iteration. Fixed points depend on `sigma_d` and `L_x`; `beta` sets
     speed and stability. Converges for `D = prox` if `beta > L_h` and `L_x > beta ||H||^2`; for convex `f`, any
     `beta` with `L_x >= beta ||H||^2` (docs/theory.md).
 
-    `z_start`: `z0` is the observation, `H x0` ("blurred"), or given. `u0 = grad h(z0) / beta`, always: the
-    theorem is about starts that satisfy this.
+    Parameters
+    ----------
+    denoiser : Denoiser
+        `D`, any callable `d(x, sigma)`.
+    sigma_d : float or Tensor
+        The noise level that the denoiser is told, one number or one per picture.
+    beta, L_x : float or Tensor
+        The penalty of the split, and 1 / the step size of the picture. `LADMM.certified` chooses both.
+    z_start : str or Tensor
+        `z0`: the observation ("observed"), `H x0` ("blurred"), or a tensor. The dual starts at `u0 = grad h(z0) /
+        beta`, because the theorem is about starts that satisfy this.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> method = pl.LADMM(pl.load_denoiser("tv"), sigma_d=0.05, beta=50.0, L_x=60.0)
+    >>> result = pl.solve(problem, method, iterations=20)
+    >>> len(result.history), result.certificate.level.value
+    (20, 'convex')
     """
 
-    state_type: ClassVar[type[State]] = LADMMState
+    settings_key: ClassVar[str | None] = "ladmm"
 
     beta: PerPicture
     L_x: PerPicture
@@ -53,12 +69,34 @@ class LADMM(PlugAndPlay):
 
     @classmethod
     def certified(cls, denoiser: Denoiser, problem: Problem, sigma_d: PerPicture, **options: Any) -> LADMM:
-        """The method with the smallest `beta` and `L_x` that the theorem allows, and a margin of 0.1 %."""
+        """The method with the smallest `beta` and `L_x` that the theorem allows, and a margin of 0.1 %.
+
+        Parameters
+        ----------
+        denoiser : Denoiser
+            `D`.
+        problem : Problem
+            The problem that the constants are for.
+        sigma_d : float or Tensor
+            The noise level that the denoiser is told.
+        **options
+            Other fields of the method.
+
+        Returns
+        -------
+        LADMM
+            Or the subclass that it is called on.
+        """
         beta = MARGIN * problem.L_h()
         upper = problem.norm_squared.upper.to(beta.device)
         if not bool(torch.isfinite(upper).all()):
             raise InputError("||H||^2 has no proven upper bound for this operator: choose beta and L_x yourself")
         return cls(denoiser, sigma_d, beta=beta, L_x=MARGIN * beta * upper, **options)
+
+    @classmethod
+    def from_settings(cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None) -> LADMM:
+        """From `sigma_d`, `lambda` and `ratio`."""
+        return cls(denoiser, **steps_from_settings(problem, settings, cls.__name__))
 
     @property
     def prior_weight(self) -> PerPicture:
@@ -73,9 +111,8 @@ class LADMM(PlugAndPlay):
         u = problem.data_term.gradient(z, problem.observed) / per_picture(self.beta, z)
         return LADMMState(x=x, z=z, u=u, Hx=Hx)
 
-    def step(self, problem: Problem, state: State) -> LADMMState:
+    def step(self, problem: Problem, state: LADMMState) -> LADMMState:
         """The equations above, in their order."""
-        assert isinstance(state, LADMMState)
         s, H, h, y = state, problem.operator, problem.data_term, problem.observed
         beta, L_x = per_picture(self.beta, s.x), per_picture(self.L_x, s.x)
 
@@ -84,11 +121,10 @@ class LADMM(PlugAndPlay):
         Hx = H.forward(x)
         z = h.prox(Hx + s.u, 1 / beta, y)
         u = s.u + Hx - z
-        return LADMMState(x=x, z=z, u=u, Hx=Hx, v=v, iteration=s.iteration + 1)
+        return LADMMState(x=x, z=z, u=u, Hx=Hx, denoised_from=v, iteration=s.iteration + 1)
 
-    def lagrangian(self, problem: Problem, state: State) -> Tensor | None:
+    def lagrangian(self, problem: Problem, state: LADMMState) -> Tensor | None:
         """`h(z) + lambda f(x) + <w, Hx - z> + beta/2 ||Hx - z||^2`, `w = beta u`."""
-        assert isinstance(state, LADMMState)
         prior = self.prior_term(state)
         if prior is None:
             return None
@@ -97,22 +133,22 @@ class LADMM(PlugAndPlay):
         coupling = beta * (dot(state.u, residual) + squared_norm(residual) / 2)
         return problem.data_term.value(state.z, problem.observed) + prior + coupling
 
-    def gradient(self, problem: Problem, state: State) -> Tensor | None:
+    def gradient(self, problem: Problem, state: LADMMState) -> Tensor | None:
         """`H^T grad h(Hx) + L_x (v - x)`, in the subdifferential of `E` at `x` if `x = D(v) = prox_phi(v)`.
 
-        `grad E(x)` itself where `phi` is smooth, as a gradient step's is. None at a start, which no denoiser made.
+        This is `grad E(x)` where `phi` is smooth, as for gradient steps. None at a start, which no denoiser made.
         """
-        assert isinstance(state, LADMMState)
-        if state.v is None:
+        v = state.denoised_from
+        if v is None:
             return None
         misfit = problem.operator.adjoint(problem.data_term.gradient(state.Hx, problem.observed))
-        return misfit + per_picture(self.L_x, state.x) * (state.v - state.x)
+        return misfit + per_picture(self.L_x, state.x) * (v - state.x)
 
     def theorem(self, problem: Problem) -> Theorem:
         """Descent of the Lagrangian for any `f`, convergence to a minimiser for convex `f`."""
         norm = problem.norm_squared.upper
-        # At beta = 1/sigma^2 with Gaussian noise LADMM is ISTA, and ISTA descends: equality is allowed there.
-        strict = not isinstance(problem.data_term, Gaussian)
+        # For one precision per picture LADMM with beta = L_h is ISTA, and ISTA descends: equality is allowed there.
+        strict = not problem.data_term.one_precision
         step = Condition("L_x", self.L_x, "beta ||H||^2", _product(self.beta, norm), strict=True)
         return Theorem(
             general=(Condition("beta", self.beta, "L_h", problem.L_h(), strict=strict), step),
@@ -136,3 +172,12 @@ class LADMM(PlugAndPlay):
 
 def _product(a: PerPicture, b: Tensor) -> Tensor:
     return torch.as_tensor(a, dtype=torch.float64).reshape(-1).to(b.device) * b
+
+
+def steps_from_settings(problem: Problem, settings: Settings, method: str) -> dict[str, Any]:
+    """`sigma_d`, `L_x = lambda / sigma_d^2`, and `beta` from `ratio = L_x / (beta ||H||^2)`."""
+    norm = problem.proven_norm_for(method)
+    L_x = torch.as_tensor(settings["lambda"], dtype=torch.float64) / torch.as_tensor(settings["sigma_d"]) ** 2
+    L_x = L_x.to(norm.device)
+    beta = L_x / (torch.as_tensor(settings.get("ratio", MARGIN), device=norm.device) * norm)
+    return {"sigma_d": settings["sigma_d"], "beta": beta, "L_x": L_x}

@@ -4,33 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pnpladmm.solvers.certificate import certify
-from pnpladmm.solvers.conjugate_gradient import squared
 from pnpladmm.solvers.history import Recorder, changes
-from pnpladmm.solvers.method import Method, Start, State, keep_finished
+from pnpladmm.solvers.inner_products import squared
+from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.result import Result, Status
+from pnpladmm.solvers.state import Start, State, keep_finished
+from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, squared_norm
 
-# A picture this many times as large as its data has left the rails.
+DEFAULT_ITERATIONS = 100
+# A picture this many times as large as its data diverges.
 DIVERGED_AT = 100.0
-# On a GPU, how many iterations pass between two looks at whether all pictures are done: looking waits.
+# On a GPU, after how many iterations the loop asks whether all pictures are done: asking waits for the GPU.
 GPU_LOOK_EVERY = 10
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is shown after each iteration."""
+    """What a callback gets after each iteration.
+
+    Parameters
+    ----------
+    iteration : int
+        Counted from 1, and on from an earlier run's state.
+    state : State
+        The state after the iteration.
+    row : dict of str to Tensor or None
+        The new row of the history, by column, each (B,) on the device of the pictures.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> method = pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05)
+    >>> pl.solve(problem, method, tolerance=0, callback=lambda progress: progress.iteration == 3).status.label
+    'stopped'
+    """
 
     iteration: int
     state: State
     row: dict[str, Tensor | None]
-    """The row of the history, on the device of the pictures."""
 
 
 Callback: TypeAlias = Callable[[Progress], bool | None]
@@ -39,7 +59,7 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 
 def solve(
     problem: Problem,
-    method: Method,
+    method: Method[Any],
     iterations: int | None = None,
     tolerance: float = 1e-5,
     start: Start | State = None,
@@ -49,43 +69,49 @@ def solve(
 ) -> Result:
     """Run a method until every picture is done.
 
-    A picture is done when the relative changes of its `x`, `z` and `u` are below `tolerance`, or when it
-    diverges; it then stays as it is, whatever its neighbours do. `start` is `x0`, or the state of an earlier
-    run, which goes on bit for bit. `iterations` is the most that are done: 100 by default, or the length of a
-    method's schedule. `reference` adds PSNR to the history. Without `record` the history holds the changes alone,
-    which the loop needs anyway, and no certificate is given that rests on measurements in the run. Ctrl-C returns
-    what there is.
+    A picture is done when the relative changes of its `x`, `z` and `u` are below `tolerance`, or when it diverges. It
+    then does not change any more, whatever the other pictures of the batch do. Ctrl-C returns the last iterate.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be solved.
+    method : Method
+        Such as `LADMM.certified(...)`.
+    iterations : int, optional
+        The most iterations: 100 by default, or the length of the method's schedule.
+    tolerance : float
+        Relative change below which a picture is done.
+    start : Tensor, str or State, optional
+        `x0`, "observed" (the default) or "adjoint"; or the state of an earlier run, which goes on bit for bit.
+    reference : Tensor, optional
+        The sharp picture: adds PSNR to the history.
+    callback : callable, optional
+        Gets a `Progress` after each iteration; returning True stops the run.
+    record : bool
+        False leaves only the changes in the history. Then no certificate is given that rests on measurements.
+
+    Returns
+    -------
+    Result
+        The picture, with status, history and certificate.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.05))
+    >>> result.status.label, result.certificate.level.value
+    ('converged', 'proved')
     """
     if iterations is None:
-        iterations = method.length or 100
+        iterations = method.length or DEFAULT_ITERATIONS
     if iterations < 1 or tolerance < 0:
         raise InputError(f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0")
-    if isinstance(start, State):
-        if type(start) is not method.state_type:
-            wanted = method.state_type.__name__
-            raise InputError(f"start is a {type(start).__name__}: {method.name} goes on from a {wanted}")
-        state = start
-    else:
-        state = method.init(problem, start)
+    state = _first_state(problem, method, start)
     recorder = Recorder(problem, method, reference, record)
     monitor = _Monitor(problem, state, tolerance)
-    stopped = False
-    try:
-        for k in range(1, iterations + 1):
-            took_part = monitor.running
-            old, new = state, method.step(problem, state)
-            moved = changes(old, new)
-            state = monitor.advance(old, new, moved)
-            row = recorder.add(new, moved, took_part)
-            if callback is not None and callback(Progress(state.iteration, state, row)):
-                stopped = True
-                break
-            if (not state.x.is_cuda or k % GPU_LOOK_EVERY == 0) and monitor.all_done():
-                break
-    except KeyboardInterrupt:
-        stopped = True
-    finally:
-        problem.kept.clear()
+    state, stopped = _iterate(problem, method, state, iterations, recorder, monitor, callback)
     history = recorder.history()
     statuses = monitor.statuses(_rest(method, state, stopped))
     failed = [status in (Status.DIVERGED, Status.NON_FINITE) for status in statuses]
@@ -99,7 +125,46 @@ def solve(
     )
 
 
-def _rest(method: Method, state: State, stopped: bool) -> Status:
+def _first_state(problem: Problem, method: Method[Any], start: Start | State) -> State:
+    """The state that the run begins with."""
+    if not isinstance(start, State):
+        return method.init(problem, start)
+    if type(start) is not method.state_type:
+        wanted = method.state_type.__name__
+        raise InputError(f"start is a {type(start).__name__}: {method.name} goes on from a {wanted}")
+    return start
+
+
+def _iterate(
+    problem: Problem,
+    method: Method[Any],
+    state: State,
+    iterations: int,
+    recorder: Recorder,
+    monitor: _Monitor,
+    callback: Callback | None,
+) -> tuple[State, bool]:
+    """The last state, and whether the run was stopped from outside."""
+    workspace = Workspace()
+    try:
+        for k in range(1, iterations + 1):
+            took_part = monitor.running
+            old, new = state, method.step_in(workspace, problem, state)
+            moved = changes(old, new)
+            state = monitor.advance(old, new, moved)
+            row = recorder.add(new, moved, took_part)
+            if callback is not None and callback(Progress(state.iteration, state, row)):
+                return state, True
+            if (not state.x.is_cuda or k % GPU_LOOK_EVERY == 0) and monitor.all_done():
+                break
+    except KeyboardInterrupt:
+        return state, True
+    finally:
+        workspace.systems.clear()  # the traceback of an error would keep them
+    return state, False
+
+
+def _rest(method: Method[Any], state: State, stopped: bool) -> Status:
     """The status of pictures that neither converged nor failed."""
     if method.length is not None and state.iteration >= method.length:
         return Status.FINISHED

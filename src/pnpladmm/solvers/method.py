@@ -1,56 +1,78 @@
-"""What a method is: `init` and `step` on an explicit state. A checkpoint is a state."""
+"""What a method is: `init` and `step` on an explicit state, and what it declares about itself."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Generic, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, Promise, promise_of
-from pnpladmm.solvers.certificate import Theorem
+from pnpladmm.solvers import settings as tables
+from pnpladmm.solvers.certificate import MARGIN, Theorem
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, PerPicture, check_pictures, check_positive
+from pnpladmm.solvers.state import PlugAndPlayStateT, Start, State, StateT
+from pnpladmm.solvers.workspace import Workspace
+from pnpladmm.tensors import InputError, PerPicture, check_positive
 
-Start: TypeAlias = Tensor | Literal["observed", "adjoint"] | None
-"""Where `x` starts: a given picture, the observation made to fit, `H^T y`; None is `observed`."""
+Settings: TypeAlias = Mapping[str, Tensor | float]
+"""Parameters by name, numbers or (B,); noise levels for pictures in [0, 1]."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """All that a method carries from one iteration to the next."""
-
-    duals: ClassVar[tuple[str, ...]] = ("u",)
-    """Names of the scaled dual variables, where the method has some."""
-
-    x: Tensor
-    """The picture, (B, C, H, W)."""
-    iteration: int = 0
+CONVEX_BETA = 0.1
+"""For convex priors `beta` is this share of 1/sigma^2. Any value converges, this one quickly."""
 
 
-StateT = TypeVar("StateT", bound=State)
+class Method(ABC, Generic[StateT]):
+    """A frozen set of parameters with an iteration.
 
+    A method is one file. It gives `init`, `step` and `theorem`, declares its state as the type parameter, as in
+    `class Toy(Method[ToyState])`, and declares what callers may ask in the class variables below. Registered in
+    `solvers.registry.METHODS`, or by an entry point of the group `pnpladmm.methods`, it is found by name.
+    """
 
-def keep_finished(old: StateT, new: StateT, running: Tensor) -> StateT:
-    """`new` for the pictures still running, `old` for those that are done; on the device, without a wait."""
-    kept: dict[str, Any] = {}
-    for f in fields(new):
-        before, after = getattr(old, f.name), getattr(new, f.name)
-        if isinstance(before, Tensor) and isinstance(after, Tensor):
-            mask = running.view(-1, *(1,) * (after.ndim - 1))
-            kept[f.name] = torch.where(mask, after, before)
-    return replace(new, **kept)
-
-
-class Method(ABC):
-    """A frozen set of parameters with an iteration."""
-
+    state_type: ClassVar[type[State]] = State
+    """What `init` and `step` return; taken from the type parameter."""
     denoiser_calls: ClassVar[int] = 1
-    """Denoiser calls an iteration."""
-    state_type: ClassVar[type[State]]
-    """What `init` and `step` return."""
+    """Denoiser calls per iteration."""
+    needs_quadratic: ClassVar[bool] = False
+    """Does it need a quadratic data term? Poisson data are then given to it as weighted Gaussian data."""
+    uses_data_term: ClassVar[bool] = True
+    """Does it use values and derivatives of the data term? A method with a likelihood of its own takes only the
+    background and the pixels of precision 0 from it; any data term with those is right for it."""
+    needs_full_precision: ClassVar[bool] = False
+    """Should networks compute in float32? The rounding of float16 changes a picture by 1e-4 in each iteration, which is
+    too much where a theorem is to hold."""
+    settings_key: ClassVar[str | None] = None
+    """Under which name `settings.json` has its tuned parameters; None if it has none there."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            for kind in get_args(base):
+                if isinstance(kind, type) and issubclass(kind, State):
+                    cls.state_type = kind
+
+    @classmethod
+    def for_noise(
+        cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
+    ) -> Method[Any]:
+        """The method with parameters that suit the noise levels `sigma`, (B,); see `registry.make_method`."""
+        return cls.from_settings(denoiser, problem, {}, calls)
+
+    @classmethod
+    def from_settings(
+        cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
+    ) -> Method[Any]:
+        """The method from parameters as `settings.json` has them, for a problem."""
+        return cls()
+
+    @classmethod
+    def iterations_for(cls, sigma: Tensor) -> int | None:
+        """How many iterations suit the noise levels `sigma`, (B,); None for methods that run until they converge."""
+        return None
 
     @property
     def name(self) -> str:
@@ -58,12 +80,12 @@ class Method(ABC):
         return type(self).__name__
 
     def calls_after(self, iterations: int) -> int:
-        """Denoiser calls of the first so many iterations."""
+        """Denoiser calls of the first `iterations` iterations."""
         return iterations * self.denoiser_calls
 
     @property
     def length(self) -> int | None:
-        """Iterations after which a method with a schedule is complete; None for those that go on."""
+        """Iterations after which a method with a schedule is complete; None for methods without one."""
         return None
 
     @property
@@ -72,33 +94,36 @@ class Method(ABC):
         return Promise.NONE
 
     @abstractmethod
-    def init(self, problem: Problem, start: Start = None) -> State:
+    def init(self, problem: Problem, start: Start = None) -> StateT:
         """The state before the first iteration."""
 
     @abstractmethod
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: StateT) -> StateT:
         """One iteration."""
+
+    def step_in(self, workspace: Workspace, problem: Problem, state: StateT) -> StateT:
+        """One iteration of a run, with the workspace of the run, for methods that can use one."""
+        return self.step(problem, state)
 
     @abstractmethod
     def theorem(self, problem: Problem) -> Theorem:
         """The conditions under which something is proved of this method, with this problem's numbers."""
 
-    def blurred(self, problem: Problem, state: State) -> Tensor:
-        """`Hx`, kept by most methods."""
-        kept = getattr(state, "Hx", None)
-        return kept if isinstance(kept, Tensor) else problem.operator.forward(state.x)
+    def blurred(self, problem: Problem, state: StateT) -> Tensor:
+        """`Hx`: the state's, or computed here."""
+        return problem.operator.forward(state.x) if state.Hx is None else state.Hx
 
-    def objective(self, problem: Problem, state: State) -> Tensor | None:
+    def objective(self, problem: Problem, state: StateT) -> Tensor | None:
         """`E(x) = h(Hx) + lambda f(x)` of each picture, where `f` can be evaluated."""
         return None
 
-    def lagrangian(self, problem: Problem, state: State) -> Tensor | None:
+    def lagrangian(self, problem: Problem, state: StateT) -> Tensor | None:
         """The augmented Lagrangian of each picture, for methods that have one."""
         return None
 
 
 @dataclass(frozen=True)
-class PlugAndPlay(Method):
+class PlugAndPlay(Method[PlugAndPlayStateT]):
     """A method whose prior enters through a denoiser `D_{sigma_d} = prox_phi`."""
 
     denoiser: Denoiser
@@ -111,6 +136,50 @@ class PlugAndPlay(Method):
         for f in fields(self):
             if f.name in ("sigma_d", "beta", "L_x", "rho"):
                 check_positive(f.name, getattr(self, f.name))
+
+    @classmethod
+    def for_noise(
+        cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
+    ) -> Method[Any]:
+        """With tuned parameters; for convex priors with those that their weight asks for."""
+        if promise_of(denoiser) is Promise.CONVEX:
+            settings = cls.convex_settings(denoiser, problem, sigma, strength)
+        else:
+            settings = cls.tuned_settings(denoiser, sigma, calls)
+            powers = {"sigma_d": 1, "lambda": 2, "mu": 2}
+            settings = {name: strength ** powers.get(name, 0) * value for name, value in settings.items()}
+        return cls.from_settings(denoiser, problem, settings, calls)
+
+    @classmethod
+    def tuned_settings(cls, denoiser: Denoiser, sigma: Tensor, calls: int | None = None) -> dict[str, Tensor]:
+        """The parameters of `settings.json`, each (B,). For a method without an entry `sigma_d` is the noise level."""
+        return {"sigma_d": sigma} if cls.settings_key is None else tables.tuned(denoiser, cls.settings_key, sigma)
+
+    @classmethod
+    def convex_settings(
+        cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0
+    ) -> dict[str, Tensor]:
+        """For convex priors: `lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the step sizes are."""
+        weight = torch.full_like(sigma, strength**2 * tables.convex_weight(denoiser))
+        L_x = cls.convex_L_x(problem, sigma)
+        return {"sigma_d": (weight / L_x).sqrt(), "lambda": weight, "ratio": torch.full_like(L_x, MARGIN)}
+
+    @classmethod
+    def convex_L_x(cls, problem: Problem, sigma: Tensor) -> Tensor:
+        """`lambda / sigma_d^2` for convex priors, (B,)."""
+        return MARGIN * CONVEX_BETA * problem.proven_norm_for(cls.__name__) / sigma**2
+
+    @classmethod
+    def from_settings(
+        cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
+    ) -> Method[Any]:
+        """The parameters that are fields of the method, by their names; all others have their defaults."""
+        given: dict[str, Any] = {f.name: settings[f.name] for f in fields(cls) if f.init and f.name in settings}
+        optional = {f.name for f in fields(cls) if f.default is not MISSING or f.default_factory is not MISSING}
+        missing = [f.name for f in fields(cls) if f.name not in {"denoiser", *optional, *given}]
+        if missing:
+            raise InputError(f"{cls.__name__} has no settings for {missing[0]}: give the field a default value")
+        return cls(denoiser, **given)
 
     @property
     @abstractmethod
@@ -129,30 +198,18 @@ class PlugAndPlay(Method):
             raise InputError(f"the denoiser returned shape {tuple(x.shape)} for {tuple(v.shape)}: they must match")
         return x
 
-    def prior_term(self, state: State) -> Tensor | None:
-        """`lambda f(x) = prior_weight phi(x)` of each picture; None where the denoiser cannot tell."""
+    def prior_term(self, state: PlugAndPlayStateT) -> Tensor | None:
+        """`lambda f(x) = prior_weight phi(x)` of each picture; None where the denoiser cannot evaluate it."""
         if not isinstance(self.denoiser, EvaluablePrior):
             return None
-        phi = self.denoiser.prior(state.x, getattr(state, "v", None), self.sigma_d)
+        phi = self.denoiser.prior(state.x, state.denoised_from, self.sigma_d)
         if phi is None:
             return None
         return torch.as_tensor(self.prior_weight, dtype=torch.float64, device=phi.device) * phi
 
-    def objective(self, problem: Problem, state: State) -> Tensor | None:
+    def objective(self, problem: Problem, state: PlugAndPlayStateT) -> Tensor | None:
         """`h(Hx) + lambda f(x)`."""
         prior = self.prior_term(state)
         if prior is None:
             return None
         return problem.data_term.value(self.blurred(problem, state), problem.observed) + prior
-
-
-def start_picture(problem: Problem, start: Start) -> Tensor:
-    """`x0` as a tensor of its own."""
-    if start is None or isinstance(start, str):
-        if start not in (None, "observed", "adjoint"):
-            raise InputError(f"start {start!r}: give a picture, 'observed' or 'adjoint'")
-        return problem.operator.adjoint(problem.observed) if start == "adjoint" else problem.default_start()
-    check_pictures("start", start)
-    if tuple(start.shape) != problem.shape:
-        raise InputError(f"start has shape {tuple(start.shape)}: the picture to be found has {problem.shape}")
-    return start.to(problem.observed).clone()

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from pnpladmm.data_terms import DataTerm
-from pnpladmm.operators import LinearOperator, NormBound, Shape, SpatiallyVaryingBlur, as_operator
-from pnpladmm.solvers.colour import ColourPlanes
+from pnpladmm.operators import LinearOperator, NormBound, Shape, as_operator
+from pnpladmm.solvers.colour import ColourPlanes, planes_of_detail
 from pnpladmm.tensors import InputError, check_pictures
-
-# With more, mixing them costs more than it saves.
-MOST_CHANNELS = 4
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`y = Hx + noise`: find `x`. `observed` is (B, C, H', W'), pictures nominally in [0, 1].
+    """`y = Hx + noise`: find `x`. A plain value: nothing in it changes, and many runs can share it.
 
-    `operator` is one of ours, or any object with `A` and `A_adjoint`.
+    Parameters
+    ----------
+    observed : Tensor
+        `y`, of shape (B, C, H', W'), float32 or float64, pictures nominally in [0, 1].
+    operator : LinearOperator or object
+        `H`: a pnpladmm operator, or any object with `A` and `A_adjoint`.
+    data_term : Gaussian, WeightedGaussian or Poisson
+        `h`, the noise.
+
+    Raises
+    ------
+    InputError
+        Where the three do not fit together.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Decimation(2), pl.Gaussian(sigma=0.05))
+    >>> problem.shape
+    (1, 1, 16, 16)
     """
 
     observed: Tensor
     operator: LinearOperator
     data_term: DataTerm
-    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What data steps leave for the next one of a run (conjugate_gradient.py); `solve` leaves it empty."""
 
     def __post_init__(self) -> None:
         """Check that the three fit together."""
@@ -59,35 +73,33 @@ class Problem:
 
     @cached_property
     def colour_planes(self) -> ColourPlanes | None:
-        """Those of `H^T p (y - H x0)`, the missing detail; None unless `H` is a blur and knows no colours, nor `p`."""
-        H, y, precision = self.operator, self.observed, self.data_term.precision_of(self.observed)
-        alike = isinstance(H, SpatiallyVaryingBlur) and H.kernels.shape[2] == 1 and 1 < y.shape[1] <= MOST_CHANNELS
-        if not alike or precision is None:
-            return None
-        p = precision.expand_as(y)
-        if bool((p != p[:, :1]).any()):
-            return None
-        usual = (p * y).sum((2, 3), keepdim=True) / p.sum((2, 3), keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
-        start = H.start(torch.where(p > 0, y, usual))  # what dead pixels hold is no colour
-        return ColourPlanes.of(H.adjoint(p * (y - H.forward(start))))
+        """Colour planes of the detail that the blur removed; None where data steps cannot use them. Computed once."""
+        return planes_of_detail(self.operator, self.observed, self.data_term.precision_of(self.observed))
 
     def L_h(self) -> Tensor:
         """Smoothness of the data term, shape (1,) or (B,)."""
         return self.data_term.L_h(self.observed)
 
     def precision_for(self, method: str) -> Tensor:
-        """`p` of a quadratic data term `1/2 sum p (z - y)^2`, for methods that need one; refuses the others."""
+        """`p` of a quadratic data term `1/2 sum p (z - y)^2`; an error that names the method for other data terms."""
         precision = self.data_term.precision_of(self.observed)
         if precision is None:
             term = type(self.data_term).__name__
             raise InputError(f"{method} needs a quadratic data term, {term} is not: use LADMM or PrimalDual")
         return precision
 
+    def proven_norm_for(self, method: str) -> Tensor:
+        """The upper bound of `||H||^2`, (1,) or (B,); an error that names the method where none is known."""
+        norm = self.norm_squared.upper.to(self.observed.device)
+        if not bool(torch.isfinite(norm).all()):
+            raise InputError(f"||H||^2 has no proven upper bound for this operator: {method} needs one, use fast")
+        return norm
+
     def default_start(self) -> Tensor:
         """`x0`: the observation where the shapes agree, padded or enlarged to fit, else the adjoint of it."""
         return self.operator.start(self.observed)
 
-    def observed_part(self, x: Tensor) -> Tensor:
+    def crop_to_observed(self, x: Tensor) -> Tensor:
         """`x` without the border that an unknown boundary adds; all of it where the observation is no crop of it."""
         if self.operator.crop_offset is None:
             return x

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from torch import Tensor
 
 from pnpladmm.solvers.certificate import Certificate, weakest
 from pnpladmm.solvers.history import History
-from pnpladmm.solvers.method import Method, State
+from pnpladmm.solvers.method import Method
+from pnpladmm.solvers.state import State
 
 
 class Status(Enum):
-    """How a picture's run ended, from best to worst. Each member carries a sentence of advice."""
+    """How the run of a picture ended, from best to worst. Each member has a `label` and a sentence of `advice`.
+
+    Examples
+    --------
+    >>> import pnpladmm as pl
+    >>> pl.Status.CONVERGED.label, pl.Status.CONVERGED.advice
+    ('converged', 'The changes fell below the tolerance.')
+    """
 
     CONVERGED = ("converged", "The changes fell below the tolerance.")
     FINISHED = ("finished", "The method's schedule is complete; it does not iterate until convergence.")
@@ -38,20 +47,33 @@ class Status(Enum):
         self.advice = advice
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """A restored batch with everything that is known of how it came about."""
+    """A restored batch, with all that is known about the run. Subclasses may add fields.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05), iterations=3, tolerance=0)
+    Result(1x1x8x8, iteration limit after 3 iterations of LADMM, proved)
+    """
 
     image: Tensor
-    """(B, C, H, W); on failure the calmest iterate (the least relative change) before it."""
+    """(B, C, H, W). For pictures that failed the calmest iterate, the one with the least relative change."""
     statuses: tuple[Status, ...]
-    """One a picture."""
+    """One per picture."""
     history: History
     certificates: tuple[Certificate, ...]
-    """One a picture."""
-    method: Method
+    """One per picture."""
+    method: Method[Any]
     state: State
     """Where the run stands: `solve(..., start=state)` goes on from here, bit for bit."""
+
+    def __repr__(self) -> str:
+        size, rows = "x".join(str(n) for n in self.image.shape), len(self.history)
+        run = f"{self.status.label} after {rows} iterations of {self.method.name}"
+        return f"{type(self).__name__}({size}, {run}, {self.certificate.level.value})"
 
     @property
     def status(self) -> Status:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pnpladmm.data_terms import Poisson
 from pnpladmm.solvers.certificate import Theorem
-from pnpladmm.solvers.method import Method, Start, State, start_picture
+from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError, per_picture
+from pnpladmm.solvers.registry import METHODS
+from pnpladmm.solvers.settings import tuned
+from pnpladmm.solvers.state import Start, State, start_picture
+from pnpladmm.tensors import InputError
 
 FLOOR = 1e-6
 """Keeps the start and the denominators positive (pictures in [0, 1])."""
@@ -22,22 +24,38 @@ FLOOR = 1e-6
 class RichardsonLucyState(State):
     """`x >= 0`, `Hx`, and the normalisation `H^T 1`."""
 
-    Hx: Tensor
+    Hx: Tensor = field()
     normaliser: Tensor
 
 
+@METHODS.register("richardson-lucy")
 @dataclass(frozen=True)
-class RichardsonLucy(Method):
-    """`x+ = x / (H^T m) * H^T ( m y / (Hx + b) )`.
+class RichardsonLucy(Method[RichardsonLucyState]):
+    """Maximum likelihood for counts, without a prior:
+
+        x+ = x / (H^T m) * H^T ( m y / (Hx + b) ).
 
     `b` is the background of a Poisson data term, else 0; `m` is 1, or 0 on pixels of precision 0. Dividing by
-    `H^T m` matters for blur that changes over the picture, whose columns do not sum to one. Stays
-    non-negative; fits the noise if iterated long: stop early.
+    `H^T m` matters for blur that changes over the picture, whose columns do not sum to one. The picture stays
+    non-negative. Iterated long it fits the noise: stop early.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> blur = pl.SpatiallyVaryingBlur(torch.full((1, 3, 3), 1 / 9), torch.ones(1, 16, 16))
+    >>> problem = pl.Problem(torch.rand(1, 1, 16, 16), blur, pl.Poisson(gain=0.01, background=0.01))
+    >>> bool((pl.solve(problem, pl.RichardsonLucy(), iterations=5).image >= 0).all())
+    True
     """
 
-    state_type: ClassVar[type[State]] = RichardsonLucyState
-
     denoiser_calls: ClassVar[int] = 0
+    uses_data_term: ClassVar[bool] = False
+    settings_key: ClassVar[str | None] = "richardson-lucy"
+
+    @classmethod
+    def iterations_for(cls, sigma: Tensor) -> int:
+        """The tuned number for the noisiest picture of the batch, which must stop first."""
+        return round(float(tuned(None, "richardson-lucy", sigma)["iterations"].min()))
 
     def init(self, problem: Problem, start: Start = None) -> RichardsonLucyState:
         """The start, made positive: a pixel at 0 would stay there."""
@@ -47,11 +65,10 @@ class RichardsonLucy(Method):
         normaliser = problem.operator.adjoint(_valid(problem)).clamp_min(FLOOR)
         return RichardsonLucyState(x=x, Hx=problem.operator.forward(x), normaliser=normaliser)
 
-    def step(self, problem: Problem, state: State) -> RichardsonLucyState:
+    def step(self, problem: Problem, state: RichardsonLucyState) -> RichardsonLucyState:
         """The equation above; negative data count as 0."""
-        assert isinstance(state, RichardsonLucyState)
-        H, h, y = problem.operator, problem.data_term, problem.observed
-        background = per_picture(h.background, y) if isinstance(h, Poisson) else 0.0
+        H, y = problem.operator, problem.observed
+        background = problem.data_term.background_of(y)
         ratio = _valid(problem) * y.clamp_min(0) / (state.Hx + background).clamp_min(FLOOR)
         x = (state.x / state.normaliser * H.adjoint(ratio)).clamp_min(0)
         return RichardsonLucyState(x=x, Hx=H.forward(x), normaliser=state.normaliser, iteration=state.iteration + 1)

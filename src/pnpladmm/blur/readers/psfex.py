@@ -13,24 +13,43 @@ The weights are polynomials: negative somewhere, and not summing to one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from pnpladmm.blur.arrays import Array, check_numbers, fits_module, reading
+from pnpladmm.blur.arrays import Array, check_numbers, reading
 from pnpladmm.blur.conditioning import condition, crop_margins, spread
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.readers.options import Options, Size
+from pnpladmm.blur.options import Options, Size
+from pnpladmm.blur.readers.fits_summary import fits_summary
+from pnpladmm.blur.registry import READERS, SIGNATURE
+from pnpladmm.blur.sniffing import has_format
+from pnpladmm.files import optional
 from pnpladmm.tensors import InputError
 
 LANCZOS = 3
 
 
+@READERS.register("psfex")
+class PsfexReader:
+    """FITS files with a column PSF_MASK, and all that are called .psf."""
+
+    generality: ClassVar[int] = SIGNATURE
+
+    def matches(self, path: Path) -> bool:
+        """Is there a table with PSFEx's column, or a FITS file with PSFEx's suffix?"""
+        return "PSF_MASK" in fits_summary(path).columns or (path.suffix.lower() == ".psf" and has_format(path, "fits"))
+
+    def read(self, path: Path, options: Options) -> Blur:
+        """The blur of one chip."""
+        return psfex(path, options)
+
+
 def psfex(path: Path, options: Options) -> Blur:
     """The blur of one chip (`index`) of a PSFEx file on a picture of the given size."""
     size = options.needed_size(str(path), "a PSFEx model")
-    fits = fits_module()
+    fits = optional("astropy.io.fits")
     with reading(path), fits.open(path, memmap=False) as hdus:
         tables = [hdu for hdu in hdus if is_psfex(hdu)]
         if not tables:
@@ -50,7 +69,7 @@ def psfex(path: Path, options: Options) -> Blur:
     kernels, weights = resample(planes, step)[:, None], polynomials(degree, zero, scale, size)
     if options.recentre:
         raise InputError(f"{path}: PSFEx models are centred by PSFEx: do not recentre")
-    kernels = _normalised(kernels, weights, options, notes)
+    kernels = _normalised(str(path), kernels, weights, options, notes)
     _, found = condition(
         str(path), np.tensordot(weights.mean((1, 2), dtype=float), kernels, 1), normalise=False, crop=False
     )
@@ -152,13 +171,13 @@ def _polynomial(name: str, header: Any, count: int) -> tuple[int, Array, Array]:
     return degree, zero, scale
 
 
-def _normalised(kernels: Array, weights: Array, options: Options, notes: list[str]) -> Array:
+def _normalised(name: str, kernels: Array, weights: Array, options: Options, notes: list[str]) -> Array:
     """One factor for all, so that the PSF sums to 1 in the mean over the field; its variation is the model's."""
     sums = np.tensordot(kernels.sum((1, 2, 3)).astype(np.float32), weights, 1)
     mean = float(sums.mean(dtype=float))
     if options.normalise:
         if mean <= 0:
-            raise InputError(f"the PSF sums to {mean:.3g} in the mean over the field: it must be above 0")
+            raise InputError(f"{name}: the PSF sums to {mean:.3g} in the mean over the field: it must be above 0")
         if abs(mean - 1) > 1e-3:
             notes.append(f"normalised: divided by {mean:.4g}, its mean sum over the field, so that brightness is kept")
         kernels, sums = kernels / mean, sums / mean

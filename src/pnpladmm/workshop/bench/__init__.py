@@ -1,10 +1,11 @@
-"""`pnpladmm bench`: what the parts cost, beside what others' cost, in one run on one machine.
+"""Benchmarks: time, memory and quality of the parts, beside other tools, in one run on one machine.
 
-- `operators`: the blur and its adjoint against deepinv's and scipy's;
+- `operators`: blur and adjoint against deepinv and scipy;
 - `restoration`: whole restorations, seconds and PSNR;
-- `shares`: where the time of a restoration goes;
+- `shares`: how the time of a restoration is divided between its parts;
 - `growth`: time and memory against pixels and against the number of kernels.
 
-Each is a module with `run(options) -> Report`; `timing` holds the stop-watch, `rivals` the other tools, `scenes`
-what is measured on. Ratios come from one run with the rivals taking turns, so that a busy machine slows all of them.
+Each is a module with `run(options) -> Report`. `timing` measures seconds and `instruments` the parts of a run; `rivals`
+are the other tools, `scenes` what is measured on. Ratios are from one run in which the rivals take turns, so that other
+programs on the machine slow all of them.
 """

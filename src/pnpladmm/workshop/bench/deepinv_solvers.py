@@ -1,4 +1,4 @@
-"""deepinv's Plug & Play restorations of our problems, with its own operator and its own DRUNet class."""
+"""deepinv's Plug & Play methods on our problems, with its operator and its DRUNet class."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.denoisers.building import read_network
 from pnpladmm.denoisers.drunet import DRUNet
-from pnpladmm.denoisers.pretrained import read_network, weight_file
+from pnpladmm.denoisers.shipped import weight_file
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Annealed, Problem
 from pnpladmm.workshop.bench.rivals import Missing, deepinv_physics, load_deepinv
 
 
 def deepinv_drunet(name_or_file: str, device: torch.device) -> Any:
-    """deepinv's DRUNet with our weights, as it comes: float32, contiguous. The names in the files are the same."""
+    """deepinv's DRUNet with our weights, in float32 and contiguous. The names in the weight files are the same."""
     deepinv = load_deepinv()
     path = weight_file(name_or_file)
     if path.suffix not in (".safetensors", ".pth", ".pt") or not path.is_file():
-        raise Missing(f"{path.stem} has no file of weights that deepinv could take")
+        raise Missing(f"{path.stem} has no weight file")
     network = read_network(path)
     if not isinstance(network, DRUNet):
-        raise Missing(f"{path.stem} is no DRUNet, the class that deepinv has")
+        raise Missing(f"{path.stem} is no DRUNet, and deepinv has no other class for it")
     widths = [
         network.m_head.out_channels,
         *(_outer(down) for down in (network.m_down1, network.m_down2, network.m_down3)),
@@ -48,7 +49,7 @@ def dpir(problem: Problem, sigma: float, denoiser: Any) -> Callable[[], Tensor]:
 
 
 def half_quadratic(problem: Problem, sigma: float, method: Annealed, denoiser: Denoiser) -> Callable[[], Tensor]:
-    """deepinv's `HQS` with the noise levels and data weights of our annealed schedule: the same scheme, its code."""
+    """deepinv's `HQS` with the noise levels and data weights of our annealed schedule: its code of the same scheme."""
     deepinv = load_deepinv()
     physics = _physics(problem)
     levels = [float(method.sigma_at(k).reshape(-1)[0]) for k in range(method.calls)]
@@ -67,7 +68,7 @@ def half_quadratic(problem: Problem, sigma: float, method: Annealed, denoiser: D
 
 def _physics(problem: Problem) -> Any:
     if not isinstance(problem.operator, SpatiallyVaryingBlur):
-        raise Missing("the problem's operator is not a blur alone")
+        raise Missing("the operator of the problem is not a blur")
     kernels, weights = (t.to(problem.observed) for t in (problem.operator.kernels, problem.operator.weights))
     blur = SpatiallyVaryingBlur(kernels, weights[:, :, 0], problem.operator.boundary, problem.operator.order)
     return deepinv_physics(blur, use_fft=True)
@@ -82,5 +83,5 @@ def _quietly(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 def _outer(down: Any) -> int:
-    """Channels after the strided convolution that ends a scale."""
+    """Channels after the strided convolution at the end of a resolution."""
     return int(down[-1].out_channels)

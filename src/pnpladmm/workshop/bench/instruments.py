@@ -1,4 +1,4 @@
-"""Instruments on a run: seconds inside the denoiser and the blur, operations counted, the machine's own speed."""
+"""Instruments: seconds in the denoiser and the blur during a run, operations counted, the speed of the machine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ Value = TypeVar("Value")
 DENOISER, BLUR, PRECONDITIONER = "denoiser", "blur", "preconditioner"
 
 
-def run_bare(problem: Problem, method: Method, iterations: int | None = None, start: Tensor | None = None) -> Result:
-    """A run without history and without a tolerance that could end it early."""
+def run_bare(
+    problem: Problem, method: Method[Any], iterations: int | None = None, start: Tensor | None = None
+) -> Result:
+    """A run without history, and without a tolerance that could end it early."""
     return solve(problem, method, iterations, 0.0, start, record=False)
 
 
 class Spans:
-    """Seconds spent in named parts. On a GPU events mark them in its own queue, and nothing waits until the end."""
+    """Seconds spent in named parts. On a GPU, events in its queue mark them, and nothing waits before the end."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -40,7 +42,7 @@ class Spans:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Count what happens inside as `name`, unless it is inside another span already."""
+        """Count the time inside as `name`, unless another span is open already."""
         if self._inside:
             yield
             return
@@ -61,7 +63,7 @@ class Spans:
         return {name: sum(b - a for a, b in marks) for name, marks in self._marks.items()}
 
     def wrap(self, name: str, function: Callable[..., Value]) -> Callable[..., Value]:
-        """`function`, its time counted as `name`."""
+        """`function`, with its time counted as `name`."""
 
         def call(*arguments: Any, **options: Any) -> Value:
             with self.span(name):
@@ -77,39 +79,39 @@ class Spans:
         return event
 
 
-class WatchedDenoiser:
-    """A denoiser whose calls are counted; all else is that of the one inside."""
+class TimedDenoiser:
+    """A denoiser whose calls are timed; everything else is passed on to the one inside."""
 
     def __init__(self, denoiser: Denoiser, spans: Spans) -> None:
         self._denoiser = denoiser
         self._call = spans.wrap(DENOISER, denoiser)
 
     def __call__(self, x: Tensor, sigma: PerPicture, /) -> Tensor:
-        """The denoiser's result."""
+        """Denoise."""
         return self._call(x, sigma)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._denoiser, name)
 
 
-def watched_operator(operator: LinearOperator, spans: Spans) -> LinearOperator:
-    """A copy of the operator that shares its data and caches, with its maps and its preconditioner watched."""
-    watched: Any = copy.copy(operator)
+def timed_operator(operator: LinearOperator, spans: Spans) -> LinearOperator:
+    """A copy of the operator with the same data and caches, whose maps and preconditioner are timed."""
+    timed: Any = copy.copy(operator)
     for name in ("forward", "adjoint"):
-        setattr(watched, name, spans.wrap(BLUR, getattr(operator, name)))
+        setattr(timed, name, spans.wrap(BLUR, getattr(operator, name)))
 
     def preconditioner(precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
         with spans.span(PRECONDITIONER):
             made = operator.preconditioner(precision, a)
         return None if made is None else spans.wrap(PRECONDITIONER, made)
 
-    watched.preconditioner = preconditioner
-    return watched
+    timed.preconditioner = preconditioner
+    return timed
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A run with instruments."""
+class TimedRun:
+    """Seconds of a run, in total and of its parts."""
 
     total: float
     seconds: dict[str, float]
@@ -121,29 +123,29 @@ class Watched:
         return self.total - self.seconds.get(DENOISER, 0.0)
 
 
-def watched_run(problem: Problem, method: Any, denoiser_only: bool = False) -> Watched:
-    """One run of a Plug & Play method with instruments on the denoiser, and on the operator unless `denoiser_only`.
+def timed_run(problem: Problem, method: Any, denoiser_only: bool = False) -> TimedRun:
+    """One run of a Plug & Play method, with the denoiser timed, and the operator unless `denoiser_only`.
 
-    A GPU does not record steps of conjugate gradient with instruments in them: they take longer then.
+    With a timed operator, the steps of the conjugate gradient are not recorded on a GPU, and take longer.
     """
     device = problem.observed.device
     spans = Spans(device)
-    operator = problem.operator if denoiser_only else watched_operator(problem.operator, spans)
+    operator = problem.operator if denoiser_only else timed_operator(problem.operator, spans)
     instrumented = replace(problem, operator=operator)
-    vars(instrumented)["colour_planes"] = problem.colour_planes  # made before, as in a bare run
-    watched = replace(method, denoiser=WatchedDenoiser(method.denoiser, spans))
+    vars(instrumented)["colour_planes"] = problem.colour_planes  # prepared before, as in a run without instruments
+    timed = replace(method, denoiser=TimedDenoiser(method.denoiser, spans))
     synchronise(device)
     start = time.perf_counter()
-    run_bare(instrumented, watched)
+    run_bare(instrumented, timed)
     synchronise(device)
     total = time.perf_counter() - start
-    return Watched(total, spans.seconds(), spans.calls)
+    return TimedRun(total, spans.seconds(), spans.calls)
 
 
 def operations_per_pixel(denoiser: Denoiser, channels: int, device: torch.device, side: int = 64) -> float | None:
-    """Floating-point operations (2 a multiply-add) of one call, for each pixel; None where none are counted.
+    """Floating-point operations per pixel of one call (a multiply-add is 2); None if none are counted.
 
-    Convolutions and matrix products are counted, on a small picture whose side suits the networks' strides.
+    torch counts convolutions and matrix products, here on a small picture.
     """
     x = torch.rand(1, channels, side, side, device=device)
     with FlopCounterMode(display=False) as counter:
@@ -152,7 +154,7 @@ def operations_per_pixel(denoiser: Denoiser, channels: int, device: torch.device
 
 
 def matrix_rate(device: torch.device, side: int) -> float:
-    """Operations a second of a square matrix product: half precision on a GPU, single on a CPU. The best of several."""
+    """Operations per second of a square matrix product, in half precision on a GPU and single precision on a CPU."""
     dtype = torch.float16 if device.type == "cuda" else torch.float32
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)

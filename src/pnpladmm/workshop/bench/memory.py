@@ -1,4 +1,4 @@
-"""`python -m pnpladmm.workshop.bench.memory JSON`: one restoration in a process of its own, and the memory it took."""
+"""`python -m pnpladmm.workshop.bench.memory JSON`: one restoration in its own process, and the memory it needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from pnpladmm.allocator import keep_memory
 from pnpladmm.denoisers import load_denoiser
-from pnpladmm.methods import make_method
+from pnpladmm.solvers.registry import make_method
 from pnpladmm.workshop.bench.instruments import run_bare
 from pnpladmm.workshop.bench.scenes import make_problem, noise_of
 
@@ -20,9 +20,9 @@ NOISE = 10 / 255
 PROCESS = Path("/proc/self")
 
 
-def peak_of(order: dict[str, Any]) -> int:
-    """Bytes at the peak, less those held after a tiny run of the same kind."""
-    denoiser = load_denoiser(order["denoiser"])
+def peak_of(case: dict[str, Any]) -> int:
+    """Bytes at the peak of a run, minus those held after a tiny run of the same kind."""
+    denoiser = load_denoiser(case["denoiser"])
 
     def restore(size: int, pictures: int, kernels: int) -> None:
         problem, _ = make_problem(
@@ -31,21 +31,21 @@ def peak_of(order: dict[str, Any]) -> int:
             NOISE,
             torch.device("cpu"),
             pictures=pictures,
-            weights=order["weights"],
+            weights=case["weights"],
             side=min(33, size - 1),
         )
         run_bare(problem, make_method("fast", denoiser, problem, noise_of(problem), calls=2))
 
-    restore(40, 1, 2)  # imports, network and thread pools are in place after it
+    restore(40, 1, 2)  # loads modules, network and thread pools
     before = _reset()
-    restore(order["size"], order["pictures"], order["kernels"])
+    restore(case["size"], case["pictures"], case["kernels"])
     return max(0, _peak() - before)
 
 
 def _reset() -> int:
-    """What the process holds now, its peak forgotten; its peak so far where only that can be had."""
+    """Bytes that the process holds now, after its peak was reset; its peak so far where it cannot be reset."""
     try:
-        (PROCESS / "clear_refs").write_text("5")  # Linux: the peak starts again from what is held
+        (PROCESS / "clear_refs").write_text("5")  # Linux: resets the peak
         return _status("VmRSS")
     except OSError:
         return _peak()
@@ -60,7 +60,7 @@ def _peak() -> int:
 
 
 def _status(name: str) -> int:
-    """Bytes, as Linux tells them in kilobytes."""
+    """Bytes, from a line of Linux in kilobytes."""
     lines = (PROCESS / "status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 

@@ -1,4 +1,4 @@
-"""Blur and adjoint against other tools: that they agree, then how long each takes, taking turns."""
+"""Blur and adjoint against other tools: first whether they agree, then the time of each."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from torch import Tensor
 
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.operators.blur import Order
-from pnpladmm.workshop.bench.report import Options, Report, Table
+from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.bench.rivals import BLURS, Missing, RivalBlur
 from pnpladmm.workshop.bench.scenes import Weights, make_kernels, make_picture, make_weights
 from pnpladmm.workshop.bench.timing import Timing, take_turns
 
 OURS = "pnpladmm"
-PAPERS: Order = "convolve-then-weight"
-DEEPINVS: Order = "weight-then-convolve"
-"""The default there. For a rival the work is the same: forward and adjoint change places."""
-AGREE = 1e-4
-"""Largest relative difference between two float32 results that counts as agreement."""
-PATIENCE = {"cpu": 6.0, "cuda": 1.5}
-"""Seconds that forward and adjoint of a rival may be expected to take together; beyond it is left out."""
+PAPER_ORDER: Order = "convolve-then-weight"
+DEEPINV_ORDER: Order = "weight-then-convolve"
+"""deepinv's default. The work is the same: forward and adjoint change places."""
+AGREEMENT = 1e-4
+"""Results of float32 agree if their relative difference is below this."""
+MAX_SECONDS = {"cpu": 6.0, "cuda": 1.5}
+"""A rival is left out if forward and adjoint are expected to take longer."""
 BUDGET = {"cpu": 3.0, "cuda": 0.4}
-"""Seconds of samples after which two are enough."""
+"""Seconds after which two samples are enough."""
 MEMORY_SHARE = 0.4
-"""Share of the memory (of a GPU: of what is free) that a case may be expected to take."""
+"""A case is left out if it is expected to need more than this share of the memory (on a GPU: of the free memory)."""
 
 
 @dataclass(frozen=True)
@@ -41,30 +41,30 @@ class Case:
     kernels: int
     side: int
     weights: Weights
-    order: Order = PAPERS
+    order: Order = PAPER_ORDER
 
     @property
     def work(self) -> float:
-        """For sorting: from quick to slow."""
+        """What the time is about proportional to, for sorting."""
         return float(self.size[0] * self.size[1] * self.kernels * self.side**2)
 
     @property
     def bytes(self) -> float:
-        """About what the weights, the transforms of all kernels and the largest intermediate results take."""
+        """Roughly the memory of the weights, the transforms of all kernels and the largest intermediate results."""
         return 4.0 * self.size[0] * self.size[1] * (4 * self.kernels + 30)
 
 
-HEADLINE = ((480, 640), 16, 33)
-"""Size, P and k that the project's aim is stated for: never left out."""
+TARGET = ((480, 640), 16, 33)
+"""Size, P and k of the project's goal, which are never left out."""
 
 
 def cases(quick: bool) -> list[Case]:
-    """P x k x size x weights; uniform blur once, as both kinds of weights are the same then; deepinv's order once."""
+    """P x k x size x weights; uniform blur once, because its weights are all alike; deepinv's order at one size."""
     if quick:
         return [
             Case((64, 64), 1, 15, "segments"),
             Case((64, 80), 5, 15, "segments"),
-            Case((64, 80), 5, 15, "segments", DEEPINVS),
+            Case((64, 80), 5, 15, "segments", DEEPINV_ORDER),
             Case((96, 96), 16, 33, "dense"),
         ]
     sizes = [(256, 256), (512, 512), (480, 640), (1024, 1024), (2048, 2048)]
@@ -74,38 +74,83 @@ def cases(quick: bool) -> list[Case]:
         for size, count, side, kind in itertools.product(sizes, (1, 5, 16, 64), (15, 33, 65), kinds)
         if count > 1 or kind == "segments"
     ]
-    grid += [Case(*HEADLINE, kind, DEEPINVS) for kind in kinds]
+    grid += [Case(*TARGET, kind, DEEPINV_ORDER) for kind in kinds]
     return sorted(grid, key=lambda case: case.work)
 
 
+def _blur(rows: list[Row]) -> str:
+    kind = "uniform" if rows[0]["kernels"] == 1 else rows[0]["weights"]
+    return kind + (", weighted first" if rows[0]["order"] == DEEPINV_ORDER else "")
+
+
+def _own_times(rows: list[Row]) -> str:
+    ours = rows[0]
+    return ours["left_out"] or " + ".join(f"{1e3 * ours[way]['best']:.2f}" for way in ("forward", "adjoint"))
+
+
+def _ratio(index: int) -> Callable[[list[Row]], str]:
+    def cell(rows: list[Row]) -> str:
+        row, ratio = rows[index], rows[index]["ratio"]
+        return row["left_out"] or ("-" if ratio is None else f"{ratio['best']:.1f} ({ratio['median']:.1f})")
+
+    return cell
+
+
+def _largest_difference(rows: list[Row]) -> str:
+    differences = [row["difference"] for row in rows[1:] if row["difference"] is not None]
+    return f"{max(differences):.0e}" if differences else "-"
+
+
+COLUMNS: dict[str, Callable[[list[Row]], str]] = {
+    "size": lambda rows: f"{rows[0]['size'][0]}x{rows[0]['size'][1]}",
+    "P": lambda rows: str(rows[0]["kernels"]),
+    "k": lambda rows: str(rows[0]["side"]),
+    "weights": _blur,
+    "ours, ms: H + H^T": _own_times,
+    **{f"{name} / ours": _ratio(index) for index, name in enumerate(BLURS, 1)},
+    "difference": _largest_difference,
+}
+"""Of the rows of one case, ours first."""
+
+
 def run(options: Options) -> Report:
-    """All cases, from quick to slow."""
-    rows: list[dict[str, Any]] = []
-    notes: list[str] = []
+    """Measure all cases, from quick to slow."""
+    groups: list[list[Row]] = []
     pace: dict[str, float] = {}
-    columns = ("size", "P", "k", "weights", "ours, ms: H + H^T", *(f"{name} / ours" for name in BLURS), "difference")
-    table = Table(f"Blur and adjoint of a colour picture on {options.device.type}: best (median)", columns)
     for case in cases(options.quick):
         options.say(f"{case.size[0]}x{case.size[1]}, P = {case.kernels}, k = {case.side}, {case.weights}")
-        found = measure(case, options, pace)
-        rows += found
-        table.rows.append(_cells(case, found))
-        for row in found:
-            if row["missing"] and (note := f"{row['rival']}: {row['missing']}") not in notes:
-                notes.append(note)
+        groups.append(measure(case, options, pace))
+    rows = [row for group in groups for row in group]
+    notes = list(dict.fromkeys(f"{row['rival']}: {row['missing']}" for row in rows if row["missing"]))
     notes.append("difference: the largest of |theirs - ours| / max |ours|, forward and adjoint, of those that ran")
     settings = {
         "channels": 3,
         "boundary": "circular",
         "dtype": "float32",
-        "agreement": AGREE,
-        "patience_s": PATIENCE[options.device.type],
+        "agreement": AGREEMENT,
+        "patience_s": MAX_SECONDS[options.device.type],
     }
-    return Report("operators", settings, rows, [table], notes)
+    title = f"Blur and adjoint of a colour picture on {options.device.type}: best (median)"
+    return Report("operators", title, COLUMNS, rows, settings, notes, groups)
 
 
-def measure(case: Case, options: Options, pace: dict[str, float]) -> list[dict[str, Any]]:
-    """One row a rival, ours first. `pace` holds the seconds a unit of work that each took last time."""
+def measure(case: Case, options: Options, pace: dict[str, float]) -> list[Row]:
+    """Compare and time one case.
+
+    Parameters
+    ----------
+    case : Case
+        The blur.
+    options : Options
+        Device and effort.
+    pace : dict
+        For each rival the seconds per unit of work in the last case; updated here.
+
+    Returns
+    -------
+    list of Row
+        One row per rival, ours first.
+    """
     device = options.device
     facts = asdict(case)
     if case.bytes > MEMORY_SHARE * _memory(device):
@@ -123,7 +168,7 @@ def measure(case: Case, options: Options, pace: dict[str, float]) -> list[dict[s
         try:
             rival = make(blur)
             guess = pace.get(name, 0.0) * rival.work
-            if guess > PATIENCE[device.type] and (case.size, case.kernels, case.side) != HEADLINE:
+            if guess > MAX_SECONDS[device.type] and (case.size, case.kernels, case.side) != TARGET:
                 rows[name] = _row(facts, name, left_out=f"about {guess:.0f} s")
                 continue
             difference = max(_difference(rival.forward(x), expected[0]), _difference(rival.adjoint(y), expected[1]))
@@ -134,7 +179,7 @@ def measure(case: Case, options: Options, pace: dict[str, float]) -> list[dict[s
             rows[name] = _row(facts, name, left_out="out of memory")
             continue
         rows[name] = _row(facts, name, difference=difference)
-        if difference < AGREE:  # what computes something else is not timed
+        if difference < AGREEMENT:  # else it computes something else, and its time means nothing
             ready[name] = rival
         else:
             rows[name]["left_out"] = "disagrees"
@@ -168,24 +213,9 @@ def _difference(result: Tensor, expected: Tensor) -> float:
     return float((result - expected).abs().max() / expected.abs().max())
 
 
-def _row(facts: dict[str, Any], rival: str, **more: Any) -> dict[str, Any]:
+def _row(facts: dict[str, Any], rival: str, **more: Any) -> Row:
     empty = {"forward": None, "adjoint": None, "ratio": None, "difference": None, "left_out": None, "missing": None}
     return {**facts, "rival": rival, **empty, **more}
-
-
-def _cells(case: Case, rows: list[dict[str, Any]]) -> tuple[str, ...]:
-    ours, *others = rows
-    kind = "uniform" if case.kernels == 1 else case.weights
-    if case.order == DEEPINVS:
-        kind += ", weighted first"
-    first = (f"{case.size[0]}x{case.size[1]}", str(case.kernels), str(case.side), kind)
-    times = ours["left_out"] or " + ".join(f"{1e3 * ours[way]['best']:.2f}" for way in ("forward", "adjoint"))
-    cells = []
-    for row in others:
-        ratio = row["ratio"]
-        cells.append(row["left_out"] or ("-" if ratio is None else f"{ratio['best']:.1f} ({ratio['median']:.1f})"))
-    differences = [row["difference"] for row in others if row["difference"] is not None]
-    return *first, times, *cells, f"{max(differences):.0e}" if differences else "-"
 
 
 def _memory(device: torch.device) -> float:

@@ -1,4 +1,4 @@
-"""What a benchmark returns: a table for people and the same numbers as JSON, with the machine they come from."""
+"""What a benchmark returns: a table to print, and the same numbers as JSON with the machine they come from."""
 
 from __future__ import annotations
 
@@ -7,56 +7,61 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.table import Table
+
+from pnpladmm.files import write_text
+from pnpladmm.tensors import InputError
+
+Row = dict[str, Any]
+"""One measurement: what was measured, seconds, bytes, dB."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """What is asked for on the command line."""
 
     device: torch.device
     quick: bool = False
-    """Small sizes, few repeats: shows that it runs, not how fast it is."""
+    """Small sizes and few repetitions: shows that it runs, not how fast it is."""
     denoiser: str | None = None
-    """Name or weight file; by default drunet on a GPU, where it is shipped, and light elsewhere."""
+    """Name or weight file; None: `scenes.choose_denoiser` chooses."""
     data: Path | None = None
     """COCO folder or stored dataset for the pictures; None: what `load_dataset` finds."""
 
     def say(self, text: str) -> None:
-        """Where a long run stands, on stderr."""
+        """Tell on stderr what a long run measures now."""
         if not self.quick:
             print(f"measuring {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of cells as they are printed."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Report:
-    """One benchmark's run."""
+    """The result of one benchmark."""
 
     name: str
-    settings: dict[str, Any]
-    """What was measured: sizes, denoiser, noise, iterations."""
-    rows: list[dict[str, Any]]
-    """All measurements, one dictionary each; seconds, bytes and dB."""
-    tables: list[Table]
+    title: str
+    columns: Mapping[str, Callable[[Any], str]]
+    """The columns of the printed table: what each says of a line."""
+    rows: list[Row]
+    """All measurements."""
+    settings: Mapping[str, Any]
+    """What they have in common: denoiser, calls, sources of the pictures."""
     notes: list[str] = field(default_factory=list)
     """What was left out, and why."""
+    lines: Sequence[Any] | None = None
+    """The lines of the printed table, if they are not the rows."""
 
-    def as_json(self, options: Options) -> dict[str, Any]:
-        """All of it, with the machine."""
-        return {
+    def write(self, folder: Path, options: Options) -> Path:
+        """Write `folder/NAME-DEVICE[-quick].json`; returns its path."""
+        path = folder / f"{self.name}-{options.device.type}{'-quick' if options.quick else ''}.json"
+        content = {
             "benchmark": self.name,
             "quick": options.quick,
             "machine": machine(options.device),
@@ -64,36 +69,52 @@ class Report:
             "rows": self.rows,
             "notes": self.notes,
         }
-
-    def write(self, folder: Path, options: Options) -> Path:
-        """`folder/NAME-DEVICE[-quick].json`."""
-        path = folder / f"{self.name}-{options.device.type}{'-quick' if options.quick else ''}.json"
-        text = json.dumps(self.as_json(options), indent=1, allow_nan=False)
-        path.write_text(text + "\n", encoding="utf-8")
+        write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
         return path
 
     def show(self) -> None:
-        """Print the tables, with rich where it is installed."""
-        for table in self.tables:
-            _print(table)
+        """Print the table and the notes."""
+        table = Table(title=self.title, title_justify="left")
+        for column in self.columns:
+            table.add_column(column, justify="right")
+        for line in self.rows if self.lines is None else self.lines:
+            table.add_row(*(cell(line) for cell in self.columns.values()))
+        # A file or a pipe has no width; nothing is to be folded there.
+        Console(width=None if Console().is_terminal else 200).print(table, markup=False)
         for note in self.notes:
             print(f"note: {note}")
 
 
+def open_device(text: str) -> torch.device:
+    """The torch device of an option."""
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise InputError(f"--device {text}: give cpu or cuda") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"--device {text}: give cpu or cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"--device {text}: torch finds no such GPU here: give cpu")
+    return device
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def busy() -> str | None:
-    """A sentence if other programs are at work: what is measured then is the crowd."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """A note if other programs are running, which makes measurements worthless; None if not."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return f"the machine was busy before the start (load {load:.1f} on {cores} cores)" if load > cores / 2 else None
+    return f"the machine was busy before the start (load {load:.1f} on {cores()} cores)" if load > cores() / 2 else None
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Cores, device, versions. No names of hosts, users or folders."""
+    """Device, cores and versions; no names of hosts, users or folders."""
     names = ("numpy", "scipy", "scikit-image", "deepinv", "torchvision")
-    on_gpu = device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "system": platform.system(),
@@ -112,30 +133,8 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> str:
-    """The CPU's model as Linux tells it, else its architecture."""
+    """The model of the CPU on Linux; elsewhere its architecture."""
     info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _print(table: Table) -> None:
-    try:
-        from rich.console import Console
-        from rich.table import Table as RichTable
-    except ImportError:
-        widths = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
-        print(f"\n{table.title}")
-        for row in (table.columns, *table.rows):
-            print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-        return
-    grid = RichTable(title=table.title, title_justify="left")
-    for column in table.columns:
-        grid.add_column(column, justify="right")
-    for row in table.rows:
-        grid.add_row(*row)
-    console = Console()
-    # A file or a pipe has no width of its own: then nothing is folded.
-    Console(width=None if console.is_terminal else 200).print(grid, markup=False)
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())

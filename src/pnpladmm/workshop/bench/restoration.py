@@ -1,26 +1,25 @@
 """Whole restorations: seconds, denoiser calls and PSNR of our methods and of other tools on the same samples.
 
-Timed is the iteration; operators, transforms of kernels, norm bounds and networks are made before, for everybody.
+Only the iterations are timed. Operators, transforms of kernels, norm bounds and networks are made before, for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.methods import make_method
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Annealed, Problem, RichardsonLucy
+from pnpladmm.solvers.registry import make_method
 from pnpladmm.workshop.bench import deepinv_solvers
 from pnpladmm.workshop.bench.instruments import run_bare
-from pnpladmm.workshop.bench.report import Options, Report, Table
+from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.bench.rivals import Missing, first_line
 from pnpladmm.workshop.bench.scenes import (
     PHOTOGRAPH,
@@ -36,12 +35,10 @@ from pnpladmm.workshop.bench.timing import take_turns
 REFERENCE = "LADMM, 100 iterations"
 FASTEST = "fast, 8 calls"
 LUCY_ITERATIONS = (2, 5, 10, 20, 50, 100)
-"""Richardson-Lucy is stopped after the best of these by PSNR, which only a benchmark can know: it flatters it."""
-
-WHOLE = (480, 640)
-
-FLAT = 0.5
-"""Where scikit-image's Richardson-Lucy starts, and here ours too: from the noisy observation it is worse."""
+"""Richardson-Lucy is stopped after the best of these by PSNR, an advantage that only a benchmark can give it."""
+PHOTOGRAPH_SIZE = (480, 640)
+START_VALUE = 0.5
+"""Every pixel of the start of Richardson-Lucy, as in scikit-image; it is worse from the noisy observation."""
 
 
 @dataclass(frozen=True)
@@ -54,41 +51,51 @@ class Contender:
     remark: str = ""
 
 
+def _seconds(row: Row) -> str:
+    seconds, count = row["seconds"], row["pictures"]
+    return "-" if seconds is None else f"{seconds['best'] / count:.4f} ({seconds['median'] / count:.4f})"
+
+
+def _time_ratio(row: Row) -> str:
+    ratio = row["time_ratio"]
+    return "-" if ratio is None else f"{ratio['best']:.2f} ({ratio['median']:.2f})"
+
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "pictures": lambda row: f"{row['pictures']} of {row['size'][0]}x{row['size'][1]}",
+    "noise": lambda row: f"{row['noise']:g}",
+    "method": lambda row: row["method"],
+    "calls": lambda row: "-" if row["denoiser_calls"] is None else str(row["denoiser_calls"]),
+    "s per picture": _seconds,
+    f"time / {FASTEST}": _time_ratio,
+    "PSNR": lambda row: f"{row['psnr']:.2f}",
+    "over LADMM": lambda row: f"{row['over_ladmm']:+.2f}",
+    "remark": lambda row: row["remark"],
+}
+
+
 def run(options: Options) -> Report:
-    """Each noise level in turn; on a CPU then the whole picture that the project's aim is stated for."""
+    """Restore at each noise level; on a CPU then the photograph of the project's goal."""
     denoiser, name = open_denoiser(options)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     notes: list[str] = []
     sources: list[str] = []
-    columns = (
-        "pictures",
-        "noise",
-        "method",
-        "calls",
-        "s a picture",
-        f"time / {FASTEST}",
-        "PSNR",
-        "over LADMM",
-        "remark",
-    )
-    table = Table(f"Restorations with {name} on {options.device.type}: best (median)", columns)
     for problem, sharp, source in _problems(options):
-        level = round(255 * float(noise_of(problem)[0]), 3)
-        options.say(f"restorations of {_pictures(problem)} at noise {level:g} of 255")
+        count, (height, width), level = problem.pictures, problem.shape[-2:], _level(problem)
+        options.say(f"restorations of {count} of {height}x{width} at noise {level:g} of 255")
         contenders, missing = _contenders(problem, sharp, denoiser, options)
-        found = _measure(contenders, problem, sharp, options)
-        rows += found
-        table.rows.extend(_cells(row) for row in found)
+        rows += _measure(contenders, problem, sharp, options)
         notes += [note for note in missing if note not in notes]
         sources += [source] if source not in sources else []
     notes.append(
-        "PSNR inside a border of 17 pixels, mean over the pictures; prepared before the clock starts: see README"
+        "PSNR inside a border of 17 pixels, mean over the pictures; what is made before the clock starts: see README"
     )
-    return Report("restoration", {"denoiser": name, "sources": sources}, rows, [table], notes)
+    title = f"Restorations with {name} on {options.device.type}: best (median)"
+    return Report("restoration", title, COLUMNS, rows, {"denoiser": name, "sources": sources}, notes)
 
 
 def _problems(options: Options) -> Iterator[tuple[Problem, Tensor, str]]:
-    """What is restored, with the sharp pictures and where they are from."""
+    """What is restored, the sharp pictures, and their source."""
     on_gpu = options.device.type == "cuda"
     if options.quick:
         levels, count, size = [10], 1, 64
@@ -96,19 +103,19 @@ def _problems(options: Options) -> Iterator[tuple[Problem, Tensor, str]]:
         levels, count, size = ([1, 10, 20, 40], 16, 256) if on_gpu else ([10], 2, 256)
     for level in levels:
         problem, sharp, source = load_samples(options, level / 255, count, size)
-        if round(255 * float(noise_of(problem)[0])) != level and level != levels[0]:
-            break  # a stored dataset has one noise level
+        if round(_level(problem)) != level and level != levels[0]:
+            break  # a stored dataset has only one noise level
         yield problem, sharp, source
     if not (options.quick or on_gpu):
-        sharp = photograph(WHOLE, options.device)
-        problem, _ = make_problem(WHOLE, 8, 10 / 255, options.device, sharp=sharp)
+        sharp = photograph(PHOTOGRAPH_SIZE, options.device)
+        problem, _ = make_problem(PHOTOGRAPH_SIZE, 8, 10 / 255, options.device, sharp=sharp)
         yield problem, sharp, f"{PHOTOGRAPH} of scikit-image, 8 segments"
 
 
 def _contenders(
     problem: Problem, sharp: Tensor, denoiser: Denoiser, options: Options
 ) -> tuple[dict[str, Contender], list[str]]:
-    """Who takes part, and why others do not."""
+    """Who takes part, and why others do not, one line each."""
     sigmas = noise_of(problem)
     sigma = float(sigmas[0])
 
@@ -137,7 +144,7 @@ def _contenders(
         try:
             contenders[name] = make()
             contenders[name].run()
-        except Exception as reason:  # whatever a rival fails of, the others go on
+        except Exception as reason:  # whatever a rival raises, the others continue
             contenders.pop(name, None)
             missing.append(f"{name}: {first_line(reason)}")
     return contenders, missing
@@ -150,12 +157,12 @@ def _deepinv_dpir(problem: Problem, sigma: float, options: Options) -> Contender
 
 def _deepinv_schedule(problem: Problem, sigma: float, schedule: object, denoiser: Denoiser) -> Contender:
     if not isinstance(schedule, Annealed):
-        raise Missing("for this denoiser our method has no schedule")
+        raise Missing("our method has no schedule for this denoiser")
     return Contender(deepinv_solvers.half_quadratic(problem, sigma, schedule, denoiser), schedule.calls)
 
 
 def _lucy(problem: Problem, sharp: Tensor) -> Contender:
-    flat = torch.full(problem.shape, FLAT, dtype=sharp.dtype, device=sharp.device)
+    flat = torch.full(problem.shape, START_VALUE, dtype=sharp.dtype, device=sharp.device)
 
     def restored(iterations: int) -> Tensor:
         return run_bare(problem, RichardsonLucy(), iterations, flat).image
@@ -165,14 +172,12 @@ def _lucy(problem: Problem, sharp: Tensor) -> Contender:
 
 
 def _uniform_lucy(problem: Problem, sharp: Tensor) -> Contender:
-    """scikit-image knows one kernel for the whole picture: it gets the mean kernel of each picture."""
-    try:
-        from skimage.restoration import richardson_lucy
-    except ImportError:
-        raise Missing("scikit-image is not installed") from None
+    """scikit-image's Richardson-Lucy with the mean kernel of each picture, since it takes one kernel per picture."""
+    from skimage.restoration import richardson_lucy
+
     blur = problem.operator
     if not isinstance(blur, SpatiallyVaryingBlur) or problem.observed.is_cuda:
-        raise Missing("it works on the CPU, on a blur")
+        raise Missing("it runs on the CPU only, and on a blur")
     kernels = torch.einsum("bpchw,bp->bchw", blur.kernels.double(), blur.weights.double().mean((2, 3, 4)))
     kernels = kernels / kernels.sum((-2, -1), keepdim=True)
     psfs = kernels.expand(problem.pictures, problem.shape[1], -1, -1).float().numpy()
@@ -189,9 +194,8 @@ def _uniform_lucy(problem: Problem, sharp: Tensor) -> Contender:
     return Contender(lambda: restored(best), remark=f"mean kernel, flat start; best iteration: {best}")
 
 
-def _measure(
-    contenders: dict[str, Contender], problem: Problem, sharp: Tensor, options: Options
-) -> list[dict[str, Any]]:
+def _measure(contenders: dict[str, Contender], problem: Problem, sharp: Tensor, options: Options) -> list[Row]:
+    """Time all in turn, and compare their results."""
     images: dict[str, Tensor] = {}
 
     def keeping(name: str) -> Callable[[], object]:
@@ -217,9 +221,9 @@ def _measure(
     return rows
 
 
-def _row(problem: Problem, name: str, over: float, contender: Contender | None) -> dict[str, Any]:
+def _row(problem: Problem, name: str, over: float, contender: Contender | None) -> Row:
     return {
-        "noise": round(255 * float(noise_of(problem)[0]), 3),
+        "noise": _level(problem),
         "method": name,
         "pictures": problem.pictures,
         "size": list(problem.shape[-2:]),
@@ -232,25 +236,10 @@ def _row(problem: Problem, name: str, over: float, contender: Contender | None) 
     }
 
 
-def _pictures(problem: Problem) -> str:
-    return f"{problem.pictures} of {problem.shape[-2]}x{problem.shape[-1]}"
+def _level(problem: Problem) -> float:
+    """Noise level of the first picture, of 255."""
+    return round(255 * float(noise_of(problem)[0]), 3)
 
 
 def _quality(image: Tensor, sharp: Tensor) -> float:
     return float(psnr(image, sharp, PAPER).mean())
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    seconds, ratio = row["seconds"], row["time_ratio"]
-    each = row["pictures"]
-    return (
-        f"{each} of {row['size'][0]}x{row['size'][1]}",
-        f"{row['noise']:g}",
-        row["method"],
-        "-" if row["denoiser_calls"] is None else str(row["denoiser_calls"]),
-        "-" if seconds is None else f"{seconds['best'] / each:.4f} ({seconds['median'] / each:.4f})",
-        "-" if ratio is None else f"{ratio['best']:.2f} ({ratio['median']:.2f})",
-        f"{row['psnr']:.2f}",
-        f"{row['over_ladmm']:+.2f}",
-        row["remark"],
-    )

@@ -1,35 +1,39 @@
-"""Other tools' blurs behind one face: `forward`, `adjoint`, and how their work grows.
+"""The blurs of other tools with one interface: `forward`, `adjoint`, and how their work grows.
 
-deepinv and scipy are looked for when a benchmark asks for them. Nothing else in the package needs deepinv.
+deepinv is optional and loaded when a benchmark needs it; nothing else in the package uses it.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+import scipy.fft
+import scipy.signal
 import torch
 from torch import Tensor
 
+from pnpladmm.files import optional
 from pnpladmm.operators import SpatiallyVaryingBlur
+from pnpladmm.tensors import InputError
 
-_KEPT: list[Any] = []
+_loaded: list[Any] = []
+"""torch drops the operators of a library with the library."""
 
 
 class Missing(Exception):
-    """A rival cannot take part; the message says why, in one line."""
+    """A rival cannot take part; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class RivalBlur:
-    """A blur ready to run; `work` is what its time should be proportional to, to guess before trying."""
+    """A blur ready to run. Its time should be proportional to `work`, from which it is estimated before it runs."""
 
     forward: Callable[[Tensor], Tensor]
     adjoint: Callable[[Tensor], Tensor]
@@ -39,25 +43,31 @@ class RivalBlur:
 @cache
 def load_deepinv() -> Any:
     """deepinv, or `Missing`."""
-    for name in ("deepinv", "torchvision"):
-        if importlib.util.find_spec(name) is None:
-            hint = "pip install 'pnpladmm[bench]'" if name == "deepinv" else "deepinv needs it"
-            raise Missing(f"{name} is not installed ({hint})")
     try:
-        importlib.import_module("torchvision")
+        _prepare_torchvision()
+        return optional("deepinv")
+    except InputError as error:
+        raise Missing(str(error)) from None
+    except Exception as error:  # its imports may raise anything
+        raise Missing(f"deepinv cannot be imported here: {first_line(error)}") from error
+
+
+def _prepare_torchvision() -> None:
+    """Make torchvision, which deepinv imports, importable beside a torch for CPUs.
+
+    Its usual build looks for two compiled operators that are not there then. deepinv calls neither of them.
+    """
+    try:
+        import_module("torchvision")
+    except ImportError:
+        return  # deepinv's own import will fail, too
     except RuntimeError:
-        # The usual build of torchvision beside the CPU build of torch: its compiled operators are not there, and
-        # its import looks for two of them. deepinv calls neither.
         for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
             del sys.modules[name]
         library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEPT.append(library)  # the operators live as long as it does
-    try:
-        return importlib.import_module("deepinv")
-    except Exception as error:  # whatever its own imports raise
-        raise Missing(f"deepinv does not load here: {first_line(error)}") from error
+        _loaded.append(library)
 
 
 def deepinv_physics(blur: SpatiallyVaryingBlur, use_fft: bool) -> Any:
@@ -67,14 +77,14 @@ def deepinv_physics(blur: SpatiallyVaryingBlur, use_fft: bool) -> Any:
     options: dict[str, Any] = {"padding": blur.boundary, "use_fft": use_fft, "device": blur.device}
     if blur.order == "convolve-then-weight":
         if "mask_first" not in inspect.signature(kind).parameters:
-            raise Missing("this version of deepinv weights before it convolves, and only so")
+            raise Missing("this version of deepinv can only weight before it convolves")
         options["mask_first"] = False
     # Ours: (b, P, c, ...). Theirs: (b, c, P, ...).
     return kind(blur.kernels.transpose(1, 2).contiguous(), blur.weights.transpose(1, 2).contiguous(), **options)
 
 
 def deepinv_blur(blur: SpatiallyVaryingBlur, use_fft: bool) -> RivalBlur:
-    """deepinv's operator. It convolves kernel by kernel: directly, or by FFT on the picture's own size."""
+    """deepinv's operator, which convolves kernel by kernel, directly or by FFTs of the picture's size."""
     physics = deepinv_physics(blur, use_fft)
     count, (kh, kw), pixels = _sizes(blur)
     work = count * pixels * (np.log2(pixels) if use_fft else kh * kw)
@@ -82,17 +92,12 @@ def deepinv_blur(blur: SpatiallyVaryingBlur, use_fft: bool) -> RivalBlur:
 
 
 def scipy_blur(blur: SpatiallyVaryingBlur, function: str) -> RivalBlur:
-    """`scipy.signal.oaconvolve` or `fftconvolve`, kernel by kernel, on a picture wrapped round its border."""
+    """`scipy.signal.oaconvolve` or `fftconvolve`, kernel by kernel, on a picture padded periodically."""
     if blur.device.type != "cpu":
-        raise Missing("scipy works on the CPU")
-    try:
-        import scipy.fft
-        import scipy.signal
-    except ImportError:
-        raise Missing("scipy is not installed") from None
+        raise Missing("scipy runs on the CPU only")
     convolve = getattr(scipy.signal, function)
     if blur.boundary != "circular" or len(blur.weights) != 1:
-        raise Missing("written for one circular blur")
+        raise Missing("it is prepared here for one circular blur")
     weights, kernels = blur.weights[0].numpy(), blur.kernels[0].numpy()  # (P, 1, H, W), (P, c, k, k)
     flipped = np.ascontiguousarray(kernels[..., ::-1, ::-1])
     count, (kh, kw), pixels = _sizes(blur)
@@ -140,5 +145,5 @@ def _sizes(blur: SpatiallyVaryingBlur) -> tuple[int, tuple[int, int], int]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says."""
+    """The first line of an exception's message, or its type."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""What is measured on: pictures, kernels and weights made from numbers, or samples of the experiments' dataset."""
+"""What is measured on: synthetic pictures, kernels and weights, or samples of the experiments' dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pnpladmm.blur.synthesis import gaussian
 from pnpladmm.data_terms import Gaussian
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.denoisers.base import Denoiser
-from pnpladmm.denoisers.pretrained import is_installed
+from pnpladmm.denoisers.shipped import is_installed
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Problem
 from pnpladmm.workshop.bench.report import Options
@@ -23,7 +23,7 @@ Weights: TypeAlias = Literal["segments", "dense"]
 
 PHOTOGRAPH = "motorcycle_left.png"
 FEATHER = 7
-"""Pixels over which a segment's weight falls from 1 to 0."""
+"""Pixels over which the weight of a segment falls from 1 to 0."""
 
 
 def make_kernels(count: int, side: int, seed: int = 0) -> Tensor:
@@ -38,8 +38,8 @@ def make_kernels(count: int, side: int, seed: int = 0) -> Tensor:
 def make_weights(kind: Weights, count: int, size: tuple[int, int], device: torch.device, seed: int = 0) -> Tensor:
     """(P, H, W) float32, non-negative, of sum 1 at each pixel.
 
-    `segments`: the cells nearest to P random points, with soft borders: each weight is 0 on most of the picture.
-    `dense`: smooth fields, none of them 0 anywhere.
+    `segments`: cells around P random points, with soft borders; each weight is 0 on most of the picture.
+    `dense`: smooth fields that are nowhere 0.
     """
     generator = torch.Generator().manual_seed(seed)
     if count == 1:
@@ -53,17 +53,17 @@ def make_weights(kind: Weights, count: int, size: tuple[int, int], device: torch
 
 
 def _soften(mask: Tensor) -> Tensor:
-    """(H, W) averaged over a window: exactly 0 outside the segment and its seam."""
+    """(H, W) averaged over a window: exactly 0 outside the segment and its soft border."""
     return F.avg_pool2d(mask[None, None], FEATHER, 1, FEATHER // 2, count_include_pad=False)[0, 0]
 
 
 def cells(count: int, size: tuple[int, int], device: torch.device, generator: torch.Generator) -> Tensor:
-    """(H, W): for each pixel the nearest of `count` points, one in each cell of a jittered grid."""
+    """(H, W): the number of the nearest of `count` points, which lie on a jittered grid."""
     rows = max(1, round(math.sqrt(count * size[0] / size[1])))
     columns = math.ceil(count / rows)
     jitter = 0.1 + 0.8 * torch.rand(count, 2, generator=generator)
     index = torch.arange(count)
-    # The last row of the grid may have fewer points; they spread over its width.
+    # The last row of the grid may have fewer points, which are spread over its width.
     row, column = index // columns, index % columns
     in_row = torch.where(row == row[-1], count - columns * row[-1], columns)
     y = ((row + jitter[:, 0]) * size[0] / (int(row[-1]) + 1)).tolist()
@@ -79,7 +79,7 @@ def cells(count: int, size: tuple[int, int], device: torch.device, generator: to
 
 
 def make_picture(size: tuple[int, int], device: torch.device, seed: int = 0) -> Tensor:
-    """(3, H, W) in [0, 1]: flat cells of many sizes with soft texture; edges and smooth parts as photographs have."""
+    """(3, H, W) in [0, 1]: flat cells of two sizes with soft texture, so that there are edges and smooth parts."""
     generator = torch.Generator().manual_seed(seed)
     picture = torch.zeros(3, *size, device=device)
     for count in (8, 64):
@@ -101,7 +101,7 @@ def make_problem(
     weights: Weights = "segments",
     sharp: Tensor | None = None,
 ) -> tuple[Problem, Tensor]:
-    """Pictures (synthetic unless given), each with a blur of its own, circular as in the experiments; and sharp."""
+    """A problem and its sharp pictures (synthetic unless given), each with its own circular blur."""
     banks = torch.stack([make_kernels(kernels, side, seed) for seed in range(pictures)])
     fields = torch.stack([make_weights(weights, kernels, size, device, seed) for seed in range(pictures)])
     if sharp is None:
@@ -114,7 +114,7 @@ def make_problem(
 
 
 def photograph(size: tuple[int, int], device: torch.device) -> Tensor:
-    """(1, 3, H, W) in [0, 1], from the middle of a photograph of 500x741 pixels that comes with scikit-image."""
+    """(1, 3, H, W) in [0, 1]: the middle of a photograph of 500x741 pixels from scikit-image."""
     import skimage.data
 
     from pnpladmm.pictures import read_picture
@@ -127,7 +127,7 @@ def photograph(size: tuple[int, int], device: torch.device) -> Tensor:
 def load_samples(options: Options, sigma: float, count: int, size: int) -> tuple[Problem, Tensor, str]:
     """The first `count` test samples of the experiments' dataset as one problem, the sharp pictures, and their source.
 
-    A stored dataset has its own noise level. Where the dataset's packages are missing, synthetic pictures stand in.
+    A stored dataset has its own noise level. If the dataset's packages are missing, the pictures are synthetic.
     """
     device = options.device
     try:
@@ -147,21 +147,21 @@ def load_samples(options: Options, sigma: float, count: int, size: int) -> tuple
 
 
 def noise_of(problem: Problem) -> Tensor:
-    """Noise level of each picture, (B,), float64, on the pictures' device."""
+    """Noise level of each picture: (B,), float64, on the pictures' device."""
     assert isinstance(problem.data_term, Gaussian)
     sigma = torch.as_tensor(problem.data_term.sigma, dtype=torch.float64, device=problem.observed.device)
     return sigma.reshape(-1).expand(problem.pictures).clone()
 
 
 def choose_denoiser(options: Options) -> str:
-    """The name or file given; else drunet on a GPU where it is shipped, and light elsewhere."""
+    """The name or file that was given; by default light, and on a GPU drunet if it is installed."""
     if options.denoiser is not None:
         return options.denoiser
-    shipped = is_installed("drunet")
-    return "drunet" if options.device.type == "cuda" and shipped and not options.quick else "light"
+    large = options.device.type == "cuda" and not options.quick and is_installed("drunet")
+    return "drunet" if large else "light"
 
 
 def open_denoiser(options: Options) -> tuple[Denoiser, str]:
-    """The denoiser on the device, and its name without any folder."""
+    """The denoiser on the device, and its name without a folder."""
     chosen = choose_denoiser(options)
     return load_denoiser(chosen, str(options.device)), Path(chosen).stem

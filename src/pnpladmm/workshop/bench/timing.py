@@ -1,4 +1,4 @@
-"""The stop-watch: rivals take turns, each sample is long enough to mean something, GPUs are waited for."""
+"""Timing: rivals take turns, short calls are repeated, GPUs are waited for."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Run: TypeAlias = Callable[[], object]
 Name = TypeVar("Name", bound=Hashable)
 
 SAMPLE_SECONDS = 0.01
-"""A sample lasts at least so long: shorter calls are repeated within it."""
+"""The least duration of a sample: shorter calls are repeated within it."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call, a number a sample."""
+    """Seconds of one call, one value per sample."""
 
     samples: tuple[float, ...]
 
     @property
     def best(self) -> float:
-        """What the code can do: the sample least disturbed."""
+        """The sample that was disturbed least."""
         return min(self.samples)
 
     @property
     def median(self) -> float:
-        """What it did."""
+        """The middle of the samples."""
         return statistics.median(self.samples)
 
     def as_json(self) -> dict[str, Any]:
@@ -40,13 +40,13 @@ class Timing:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the GPU has done what it was told; nothing on a CPU."""
+    """Wait until a GPU has finished; nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds_of(run: Run, device: torch.device, calls: int = 1) -> float:
-    """Seconds of one call, measured over `calls` of them, from idle to idle."""
+    """Seconds per call, measured over `calls` of them, with an idle device before and after."""
     synchronise(device)
     start = time.perf_counter()
     for _ in range(calls):
@@ -58,10 +58,10 @@ def seconds_of(run: Run, device: torch.device, calls: int = 1) -> float:
 def take_turns(
     runs: Mapping[Name, Run], device: torch.device, samples: int = 7, least: int = 3, budget: float = 5.0
 ) -> dict[Name, Timing]:
-    """Time rivals in turn: one sample each, then the next round, so that a disturbance hits all of them.
+    """Time rivals in turn, one sample each per round, so that a disturbance affects all of them.
 
-    The first call of each warms up and is not counted, unless it lasts longer than `budget`, beside which warming
-    up is nothing. A rival drops out after `samples` samples, or once it has `least` and has used `budget` seconds.
+    The first call of each warms up and is not counted, unless it takes longer than `budget` seconds: then warming up
+    makes no difference. A rival is finished after `samples` samples, or after `least` samples and `budget` seconds.
     """
     calls: dict[Name, int] = {}
     taken: dict[Name, list[float]] = {name: [] for name in runs}

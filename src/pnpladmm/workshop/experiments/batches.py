@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +62,7 @@ class Batch:
 
 def solve_all(
     batch: Batch,
-    method: Method,
+    method: Method[Any],
     iterations: int,
     tolerance: float = 0.0,
     start: Tensor | None = None,
@@ -116,7 +117,7 @@ class Clock:
             torch.cuda.synchronize(self.device)
 
 
-def warm_up(batch: Batch, method: Method, iterations: int) -> None:
+def warm_up(batch: Batch, method: Method[Any], iterations: int) -> None:
     """Do what is done once and not per picture before the clock starts: choose GPU kernels, plan transforms."""
     operator = batch.problem.operator
     operator.adjoint(operator.forward(batch.start))

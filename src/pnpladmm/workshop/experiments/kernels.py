@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pnpladmm.blur.arrays import check_numbers, read_archive, read_array, sniff
+from pnpladmm.blur.arrays import check_numbers, read_archive, read_array
 from pnpladmm.blur.conditioning import condition, same_size
+from pnpladmm.blur.sniffing import sniff
 from pnpladmm.places import shared_folder
 from pnpladmm.tensors import InputError
 

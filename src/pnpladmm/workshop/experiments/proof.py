@@ -16,13 +16,14 @@ from torch import Tensor
 
 from pnpladmm.denoisers import Promise, promise_of
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.settings import Row
 from pnpladmm.solvers import LADMM, Progress, Result, State
+from pnpladmm.solvers.ladmm import LADMMState
+from pnpladmm.solvers.settings import Row
 from pnpladmm.tensors import squared_norm
 from pnpladmm.workshop.experiments.batches import Batch, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.proof_page import draw_proof
-from pnpladmm.workshop.experiments.protocol import Compared, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units
 
@@ -135,6 +136,7 @@ class _Seen:
 
 def _gradient_norm(method: LADMM, batch: Batch, state: State) -> Tensor:
     """`||grad E||` of each picture; of finished ones, at their end."""
+    assert isinstance(state, LADMMState)
     gradient = method.gradient(batch.problem, state)
     assert gradient is not None
     return squared_norm(gradient).sqrt()

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
-from pnpladmm.denoisers.pretrained import is_installed, weight_file
-from pnpladmm.recipes import check_device
-from pnpladmm.settings import Row, Table, read_settings, shipped_settings
+from pnpladmm.denoisers.shipped import is_installed, weight_file
+from pnpladmm.restoration import check_device
+from pnpladmm.solvers.settings import Row, Table, read_settings, shipped_settings
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.batches import Batch
+from pnpladmm.workshop.experiments.comparison import Compared, settings_of
 from pnpladmm.workshop.experiments.dataset import LARGEST_SIGMA, Dataset, Sample, load_dataset
-from pnpladmm.workshop.experiments.protocol import Compared, settings_of
 from pnpladmm.workshop.experiments.samples import Split, Task
 from pnpladmm.workshop.experiments.store import Store, file_digest
 

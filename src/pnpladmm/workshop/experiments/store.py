@@ -16,7 +16,7 @@ from pnpladmm.files import replacing, write_text
 
 PACKAGE = Path(__file__).resolve().parents[2]
 DECISIVE = (
-    "data_terms.py",
+    "data_terms/*.py",
     "tensors.py",
     "blur/*.py",
     "denoisers/*.py",

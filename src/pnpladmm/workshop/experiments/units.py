@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from pnpladmm.settings import Row
 from pnpladmm.solvers import Method, Result
 from pnpladmm.solvers.loop import Callback
+from pnpladmm.solvers.settings import Row
 from pnpladmm.workshop.experiments.batches import Batch, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared
 from pnpladmm.workshop.experiments.progress import Progress
-from pnpladmm.workshop.experiments.protocol import Compared
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.setup import Setup
 
@@ -55,11 +55,13 @@ class Run:
         """The number of iterations: the one given, or the method's own in the comparison."""
         return self.given_iterations or self.compared.length(self.settings, self.setup.quick)
 
-    def make_method(self) -> Method:
+    def make_method(self) -> Method[Any]:
         """The method for the batch's problem."""
         return self.compared.make(self.setup.denoiser, self.batch.problem, self.settings, self.setup.quick)
 
-    def solve(self, method: Method, advance: Advance, callback: Callback | None = None, record: bool = False) -> Result:
+    def solve(
+        self, method: Method[Any], advance: Advance, callback: Callback | None = None, record: bool = False
+    ) -> Result:
         """Run the method to its last iteration; `advance` hears of the work done, `callback` of each iteration."""
 
         def after(step: Any) -> None:

@@ -1,18 +1,169 @@
-"""`pnpladmm train ...`: parses, calls, prints."""
+"""`pnpladmm train`: options in, a plan or a call out. `run` is the default command."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+from typer.core import TyperGroup
 
-app = typer.Typer(help="train", pretty_exceptions_enable=False)
+from pnpladmm.tensors import InputError
+from pnpladmm.workshop.training.plan import Penalty, Plan
 
 
-@app.callback(
-    invoke_without_command=True,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
+class Measure(StrEnum):
+    """The tables of `evaluate`."""
+
+    PSNR = "psnr"
+    WEAK_NOISE = "weak-noise"
+    CURVATURE = "curvature"
+    GROWTH = "growth"
+
+
+class RunByDefault(TyperGroup):
+    """`pnpladmm train FOLDER FILE` means `pnpladmm train run FOLDER FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `run` in front of arguments that begin with no command."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=RunByDefault,
+    help="Train a denoiser on a folder of pictures, measure it, prune it. "
+    "`pnpladmm train FOLDER FILE` is short for `pnpladmm train run FOLDER FILE`.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
-def _run(context: typer.Context) -> None:
-    from pnpladmm.workshop.training.__main__ import main
 
-    raise typer.Exit(main(context.args))
+
+def _option(text: str, *names: str, panel: str | None = None) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+def _penalty(text: str, *names: str) -> Any:
+    return _option(text, *names, panel="prox-drunet: a penalty bounds the eigenvalues of its Hessian")
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="Folder of pictures.", metavar="FOLDER")],
+    out: Annotated[Path, typer.Argument(help="Weight file to write, ending in .safetensors.", metavar="FILE")],
+    network: Annotated[str, _option("light, drunet or prox-drunet.")] = Plan.network,
+    channels: Annotated[int, _option("3 for colour, 1 for grey.")] = Plan.channels,
+    minutes: Annotated[float | None, _option("Time budget.")] = None,
+    steps: Annotated[int | None, _option("Step budget.")] = None,
+    batch: Annotated[int, _option("Crops per step.")] = Plan.batch,
+    crop: Annotated[int, _option("Side of a crop in pixels.")] = Plan.crop,
+    scales: Annotated[str, _option("Sizes at which each picture is used, such as 1,0.75,0.5.")] = "1",
+    soft_chroma: Annotated[float, _option("Share of crops with colour at half resolution.")] = Plan.soft_chroma,
+    optimizer: Annotated[str, _option("adamw, or muon with learning rates of about 0.004.")] = Plan.optimizer,
+    learning_rate: Annotated[float, _option("Its highest value.")] = Plan.learning_rate,
+    warmup_steps: Annotated[int, _option("Steps over which it rises.")] = Plan.warmup_steps,
+    weak_noise: Annotated[float, _option("Share of crops with noise below 12 (of 255).")] = Plan.weak_noise,
+    ema: Annotated[float, _option("Decay of the average of the weights.")] = Plan.ema,
+    seed: Annotated[int, _option("Of all random numbers.")] = Plan.seed,
+    device: Annotated[str, _option("cpu or cuda.")] = Plan.device,
+    precision: Annotated[
+        str | None, _option("Default: float32 on CPUs; on GPUs float16, prox-drunet bfloat16.")
+    ] = None,
+    compile_network: Annotated[bool | None, _option("Default: on GPUs.", "--compile/--no-compile")] = None,
+    start: Annotated[Path | None, _option("Weight file to begin with.")] = None,
+    resume: Annotated[bool, _option("Continue from the checkpoint, or begin anew.", "--resume/--fresh")] = True,
+    widths: Annotated[str | None, _option("Channels at each resolution, such as 64,128,256.")] = None,
+    blocks: Annotated[int | None, _option("Residual blocks at each resolution.")] = None,
+    log_steps: Annotated[int, _option("Steps from one line of the log to the next.")] = Plan.log_steps,
+    checkpoint_seconds: Annotated[float, _option("From one checkpoint to the next.")] = Plan.checkpoint_seconds,
+    validation: Annotated[Path | None, _option("Folder of clean pictures for a table of PSNR.")] = None,
+    validation_seconds: Annotated[float, _option("From one table to the next.")] = Plan.validation_seconds,
+    data_note: Annotated[str, _option("What the pictures are, for the card of the weights.")] = Plan.data_note,
+    penalty_weight: Annotated[float, _penalty("Its weight.", "--penalty")] = Penalty.weight,
+    penalty_margin: Annotated[float, _penalty("It begins this far below 1.", "--margin")] = Penalty.margin,
+    penalty_growth: Annotated[
+        float | None, _penalty("It bounds them by minus this from below, too.", "--growth")
+    ] = None,
+    penalty_points: Annotated[int, _penalty("Crops it is computed on.", "--penalty-crops")] = Penalty.points,
+    penalty_side: Annotated[int, _penalty("Their side in pixels.", "--penalty-crop")] = Penalty.side,
+    penalty_every: Annotated[int, _penalty("Steps from one penalty to the next.")] = Penalty.every,
+    penalty_begin: Annotated[float, _penalty("Share of the budget before it.", "--penalty-from")] = Penalty.begin,
+) -> None:
+    """Train a denoiser on a folder of pictures. Give --minutes, --steps or both; a killed training is resumed."""
+    from pnpladmm.workshop.training.loop import train
+
+    given = dict(context.params)  # the names above are the fields of Plan, and with `penalty_` those of Penalty
+    penalty = {name: given.pop(name) for name in list(given) if name.startswith("penalty_")}
+    on_gpu, half = device.startswith("cuda"), "bfloat16" if network == "prox-drunet" else "float16"
+    given["precision"] = precision or (half if on_gpu else "float32")
+    given["compile_network"] = on_gpu if compile_network is None else compile_network
+    given["scales"] = numbers("--scales", scales)
+    given["widths"] = whole_numbers("--widths", widths) if widths is not None else None
+    given["penalty"] = Penalty(**{name.removeprefix("penalty_"): value for name, value in penalty.items()})
+    train(Plan(**given), lambda progress: typer.echo(str(progress)))
+
+
+@app.command()
+def evaluate(
+    weights: Annotated[str, typer.Argument(help="light, drunet, prox-drunet or a weight file.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of clean pictures.")],
+    table: Annotated[
+        Measure,
+        _option(
+            "PSNR; the same and more at weak noise; of a gradient step the largest eigenvalues of the Hessian at "
+            "noisy pictures (curvature) or minus the least ones at clean pictures (growth)."
+        ),
+    ] = Measure.PSNR,
+    grey: Annotated[bool, _option("Measure on the grey version of the pictures.")] = False,
+    sigmas: Annotated[str | None, _option("Noise levels of 255, such as 5,15,25,50.")] = None,
+    products: Annotated[int, _option("Products with the Hessian for each eigenvalue.")] = 50,
+    relaxation: Annotated[float | None, _option("gamma of a gradient step; --card writes it into the weights.")] = None,
+    card: Annotated[bool, _option("Write the table into the card of the weight file.")] = False,
+    limit: Annotated[int | None, _option("Use only this many pictures.")] = None,
+    device: Annotated[str, _option("cpu or cuda.")] = "cpu",
+) -> None:
+    """Measure how good a network is on a folder of clean pictures."""
+    from pnpladmm.denoisers.loading import load_network
+    from pnpladmm.workshop.training import tables
+
+    if card and table is Measure.WEAK_NOISE:
+        raise InputError("--card: the table of weak noise does not belong into cards: leave it out")
+    levels = numbers("--sigmas", sigmas) if sigmas is not None else None
+    denoiser = load_network(weights, device=device, relaxation=relaxation)
+    text, entries = tables.measure(table, denoiser, folder, levels, 1 if grey else 3, products, limit)
+    typer.echo(text)
+    if card:
+        tables.write_into_card(Path(weights), entries, relaxation)
+
+
+@app.command()
+def prune(
+    weights: Annotated[Path, typer.Argument(help="Weight file of a light network.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of pictures to measure on.")],
+    out: Annotated[Path, typer.Argument(help="Weight file to write, ending in .safetensors.")],
+    hidden: Annotated[str, _option("Hidden channels at 1/2, 1/4 and 1/8 resolution.")] = "64,128,240",
+    crops: Annotated[int, _option("Crops to measure on.")] = 64,
+) -> None:
+    """Remove the hidden channels of a light network that contribute least."""
+    from pnpladmm.workshop.training.prune import prune_file
+
+    prune_file(weights, folder, out, whole_numbers("--hidden", hidden), crops)
+
+
+def numbers(option: str, text: str) -> tuple[float, ...]:
+    """`1,0.5` as (1.0, 0.5)."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} {text}: give numbers with commas between them, such as 1,0.5") from None
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """`8,16` as (8, 16)."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} {text}: give whole numbers with commas between them, such as 64,128") from None

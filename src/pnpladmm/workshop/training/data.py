@@ -1,7 +1,7 @@
-"""Training pictures: a folder decoded once into one flat store, crops gathered from it on the device.
+"""Training pictures: a folder is decoded once and kept on the device, where random crops are taken from it.
 
-Half a gigapixel of 8-bit pictures is 1.5 GB: it fits a GPU whole, and gathering a batch of crops there
-costs microseconds, where decoding files for each batch would keep the GPU waiting.
+Half a gigapixel of 8-bit pictures takes 1.5 GB, which fits on a GPU. Taking a batch of crops there costs microseconds;
+decoding files for each batch would keep the GPU waiting.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ SUFFIXES = (".avif", ".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", "
 
 
 def picture_files(folder: Path) -> list[Path]:
-    """The picture files of a folder, by name; an empty or missing folder is refused."""
+    """The picture files of a folder, sorted by name; an empty or missing folder is an error."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder of pictures")
+        raise InputError(f"{folder}: no such folder: give a folder of pictures")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     if not files:
-        raise InputError(f"{folder}: no pictures in it (looked for {', '.join(SUFFIXES)})")
+        raise InputError(f"{folder}: no pictures in it: give a folder with files of {', '.join(SUFFIXES)}")
     return files
 
 
 def read_pixels(path: Path, channels: int, scales: Sequence[float] = (1.0,)) -> list[Pixels]:
-    """A picture file as (H, W, channels) uint8 at each scale: its sides times that (Lanczos).
+    """A picture file as (H, W, channels) uint8, once for each scale that its sides are multiplied by (Lanczos).
 
     Grey is the luma 0.299 R + 0.587 G + 0.114 B, rounded.
     """
     if channels not in (1, 3):
-        raise InputError(f"channels = {channels}: networks are trained on 1 (grey) or 3 (colour)")
+        raise InputError(f"channels = {channels}: give 1 (grey) or 3 (colour)")
     try:
         with Image.open(path) as picture:
             whole = picture.convert("L" if channels == 1 else "RGB")
     except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
-        raise InputError(f"{path}: not a picture Pillow can read ({type(error).__name__})") from None
+        raise InputError(f"{path}: not a picture that Pillow can read ({type(error).__name__})") from None
     sizes = [(max(1, round(scale * whole.width)), max(1, round(scale * whole.height))) for scale in scales]
     resized = [whole if size == whole.size else whole.resize(size, Image.Resampling.LANCZOS) for size in sizes]
     return [np.array(one, dtype=np.uint8).reshape(one.height, one.width, channels) for one in resized]
@@ -60,18 +60,18 @@ def read_tensor(path: Path, channels: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CropStore:
-    """Pictures of any sizes, laid end to end.
-
-    `pixels` (total, C) uint8; picture i has `sizes[i]` = (height, width) and begins at `offsets[i]`.
-    """
+    """Pictures of any sizes, one after another in one tensor."""
 
     pixels: Tensor
+    """(total, C), uint8."""
     offsets: Tensor
+    """(pictures,): where each picture begins in `pixels`."""
     sizes: Tensor
+    """(pictures, 2): height and width of each."""
 
     @classmethod
     def from_pictures(cls, pictures: Sequence[Tensor], device: torch.device | str = "cpu") -> CropStore:
-        """Lay (H, W, C) uint8 pictures end to end."""
+        """Store (H, W, C) uint8 pictures."""
         flat = torch.cat([picture.reshape(-1, picture.shape[-1]) for picture in pictures])
         sizes = torch.tensor([picture.shape[:2] for picture in pictures])
         offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.prod(1).cumsum(0)[:-1]])
@@ -86,18 +86,17 @@ class CropStore:
         device: torch.device | str = "cpu",
         scales: Sequence[float] = (1.0,),
     ) -> CropStore:
-        """Decode the pictures of a folder in parallel, each at every scale.
+        """Decode the pictures of a folder in parallel, each at every scale; those smaller than a crop are left out.
 
-        What is smaller than a crop is left out. Smaller copies add detail that few photographs have at full
-        size, where a network has seen all there is of a small folder.
+        Smaller copies have finer detail than most photographs at full size, and add variety to a small folder.
         """
-        # One thread a picture, or each of ours would start as many again in the AVIF decoder.
+        # One thread per picture: otherwise each thread of the pool starts as many again in the AVIF decoder.
         AvifImagePlugin.DEFAULT_MAX_THREADS = 1
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             decoded = pool.map(lambda path: read_pixels(path, channels, scales), picture_files(folder))
             pictures = [torch.from_numpy(a) for sizes in decoded for a in sizes if min(a.shape[:2]) >= crop]
         if not pictures:
-            raise InputError(f"{folder}: no picture has sides of at least {crop} pixels; use a smaller crop")
+            raise InputError(f"{folder}: no picture has sides of at least {crop} pixels: give a smaller crop")
         return cls.from_pictures(pictures, device)
 
     def __len__(self) -> int:
@@ -107,13 +106,13 @@ class CropStore:
     def crops(self, count: int, side: int, generator: torch.Generator) -> Tensor:
         """Random crops (count, C, side, side) in [0, 1], each in one of the eight orientations.
 
-        Pictures are drawn in proportion to their area, so that every pixel is seen equally often. The
-        orientation is a permutation of the indices, so that it costs no further pass over the pixels.
+        Pictures are drawn in proportion to their area, so that every pixel is equally likely. The orientation
+        permutes the indices, so that the pixels are read only once.
         """
         device = self.pixels.device
 
         def below(limit: Tensor) -> Tensor:
-            # float64: float32 cannot tell the pixels of a large store apart.
+            # float64, because float32 has too few digits to number the pixels of a large store.
             uniform = torch.rand(count, generator=generator, device=device, dtype=torch.float64)
             return (uniform * limit).long()
 
@@ -129,14 +128,15 @@ class CropStore:
         columns = torch.where(flips[2], side - 1 - columns, columns)
         start = (self.offsets[picture] + top * width + left).reshape(-1, 1, 1)
         gathered = self.pixels[start + rows * width.reshape(-1, 1, 1) + columns]
-        # (count, side, side, C) seen as (count, C, side, side) is channels_last already.
+        # (count, side, side, C) permuted to (count, C, side, side) is in channels_last layout already.
         return gathered.permute(0, 3, 1, 2).float() / 255
 
 
 def soften_chroma(pictures: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Of a share of the RGB pictures (B, 3, H, W) keep colour at half the resolution and luma as it is.
+    """Halve the resolution of colour, not of luma, in a share of the RGB pictures (B, 3, H, W).
 
-    Cameras see and JPEG files store colour so; photographs scaled down for a training set have it at full resolution.
+    Cameras measure colour and JPEG files store it in this way. Photographs that were scaled down for a training set
+    have colour at full resolution.
     """
     luma = 0.299 * pictures[:, :1] + 0.587 * pictures[:, 1:2] + 0.114 * pictures[:, 2:]
     half = F.avg_pool2d(pictures - luma, 2)
@@ -146,10 +146,11 @@ def soften_chroma(pictures: Tensor, share: float, generator: torch.Generator) ->
 
 
 def mirror_ends(pictures: Tensor, stride: int, generator: torch.Generator) -> Tensor:
-    """Pictures (B, C, H, W) whose last rows and columns mirror those before: none (every other time) to `stride - 1`.
+    """Replace the last rows and columns of pictures (B, C, H, W) by the mirror image of those before.
 
-    So networks are given pictures whose sides are no multiples of their stride (denoisers/network.py). Noise that
-    comes twice is not what they know noise to be, unless they are trained with it.
+    How many is drawn for each picture and axis: none in half of the cases, else 1 to `stride - 1`. In use, networks
+    get pictures padded in this way when the sides are not multiples of the stride (denoisers/network.py). The padding
+    repeats the noise, which they handle well only if they were trained with it.
     """
     device = pictures.device
     for axis in (-2, -1):

@@ -1,12 +1,15 @@
-"""Muon: momentum whose matrices are made orthogonal before each step (Jordan et al., 2024).
+"""Muon: the momentum of each matrix is made orthogonal before each step (Jordan et al., 2024).
 
 A convolution is the matrix W (outputs, inputs * kernel). With the gradient G and momentum M,
 
     M <- mu M + G,        W <- W - rate * orthogonal(G + mu M),
 
-where orthogonal(A) = U V^T for A = U S V^T: all directions of a layer move alike, the strong and the weak, and `rate`
-is the change's spectral norm, whatever the layer's width. AdamW moves each number by about `rate` instead; in wide
-layers such a step can have a larger spectral norm than the weights.
+where orthogonal(A) = U V^T for A = U S V^T. All directions of a layer change equally, and `rate` is the spectral norm
+of the change, whatever the layer's width. AdamW changes each number by about `rate` instead; in wide layers such a step
+can have a larger spectral norm than the weights.
+
+`torch.optim.Muon` needs torch 2.9 (this package runs with 2.6) and takes matrices only, not the filters of
+convolutions.
 """
 
 from __future__ import annotations
@@ -18,29 +21,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Jordan's numbers: applied five times, A s + B s^3 + C s^5 takes singular values from 0.002 to 1 to about 1.
+# Jordan's coefficients: A s + B s^3 + C s^5, applied five times, takes singular values of 0.002 to 1 close to 1.
 A, B, C = 3.4445, -4.7750, 2.0315
 ROUNDS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """For weights that are matrices or filters; `lr` is the spectral norm of a step."""
+    """For weights that are matrices or filters; `lr` is the spectral norm of a step.
+
+    The weight decay takes the share `lr * weight_decay` of the weights at each step.
+    """
 
     def __init__(
         self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0
     ) -> None:
-        """Momentum and weight decay (a share `lr * weight_decay` of the weights a step) as usual."""
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closures here
-        """Move every weight that has a gradient."""
+        """Change every weight that has a gradient."""
         for group in self.param_groups:
             for parameters in _alike(group["params"]):
                 self._move(parameters, group)
 
     def _move(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """One step of weights of one shape: their matrices are multiplied as one batch."""
+        """One step of the weights of one shape, whose matrices are multiplied as one batch."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         for parameter in parameters:
             if not self.state[parameter]:
@@ -57,11 +62,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """About U V^T for each of the matrices U S V^T (n, rows, columns): singular values between 0.7 and 1.2.
+    """About U V^T for each of the matrices U S V^T (n, rows, columns), with singular values between 0.7 and 1.2.
 
-    Those below 0.002 of the Frobenius norm stay smaller.
-
-    Newton-Schulz iterations: products only, in bfloat16 on GPUs, where they cost next to nothing.
+    Those below 0.002 of the Frobenius norm stay smaller. Newton-Schulz iterations need products only, and are fast in
+    bfloat16 on GPUs.
     """
     x = matrices.bfloat16() if matrices.is_cuda else matrices
     wide = x.shape[-2] <= x.shape[-1]
@@ -74,7 +78,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def _alike(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
-    """Weights that have a gradient, those of one shape together."""
+    """Weights that have a gradient, grouped by shape."""
     groups: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
     for parameter in parameters:
         if parameter.grad is not None:

@@ -1,0 +1,147 @@
+"""What a person may say about a blur beyond its file or its arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
+
+import numpy.typing as npt
+from torch import Tensor
+
+from pnpladmm.operators.blur import Order
+from pnpladmm.tensors import InputError
+
+Kind: TypeAlias = Literal["gaussian", "defocus", "motion"]
+Size: TypeAlias = tuple[int, int]
+FileOrArray: TypeAlias = str | Path | npt.ArrayLike | Tensor
+
+
+class Settings(TypedDict, total=False):
+    """The keyword arguments of `read_blur` and `as_blur`; `Options` says what each means."""
+
+    labels: FileOrArray | None
+    positions: FileOrArray | None
+    kind: Kind | None
+    index: int | None
+    feather: float | None
+    order: Order | None
+    normalise: bool
+    recentre: bool
+    background: float | str | None
+    oversampling: float | tuple[float, float] | None
+    tolerance: float
+    most: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """How to read a blur. Everything has a default; the notes of the blur say what was done.
+
+    Parameters
+    ----------
+    size : (int, int), optional
+        (H, W) of the picture. Models that are defined on any field need it; maps and weights must match it.
+    labels : path or array (H, W), optional
+        Label map of whole numbers (a file: PNG, TIFF or NPY) that says which kernel of a bank acts where.
+    positions : path or array (N, 2), optional
+        Where each PSF of a stack was seen, as x, y: pixels from 0, x along columns. A file is a CSV with columns x, y.
+    kind : {"gaussian", "defocus", "motion"}, optional
+        The array is a map with one value per pixel: standard deviation, radius, or vector (x, y), all in pixels.
+    index : int, optional
+        Which kernel of a bank, or which chip or detector of a file, counted from 0.
+    feather : float, optional
+        Width of the seams between regions in pixels (2 if not given).
+    order : {"convolve-then-weight", "weight-then-convolve"}, optional
+        Where the weights act; each form has its own default.
+    normalise : bool
+        Divide each kernel by its sum, so that brightness is kept.
+    recentre : bool
+        Shift each kernel so that its centroid lies on the centre. If false, offsets are kept and reported.
+    background : float or "border", optional
+        A level to subtract from the kernels first (a camera's offset), or `border`: the median of each kernel's rim.
+    oversampling : float or (float, float), optional
+        Samples per detector pixel of the PSFs, or (y, x).
+    tolerance : float
+        Relative error that a low rank or a quantisation may cost.
+    most : int, optional
+        The largest number of kernels for a low rank or a quantisation (32 if not given; 64 for motion).
+    """
+
+    size: Size | None = None
+    labels: FileOrArray | None = None
+    positions: FileOrArray | None = None
+    kind: Kind | None = None
+    index: int | None = None
+    feather: float | None = None
+    order: Order | None = None
+    normalise: bool = True
+    recentre: bool = False
+    background: float | str | None = None
+    oversampling: float | tuple[float, float] | None = None
+    tolerance: float = 0.01
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is not None and self.kind not in get_args(Kind):
+            raise InputError(f"kind {self.kind!r}: choose one of {', '.join(get_args(Kind))}")
+        if self.order is not None and self.order not in get_args(Order):
+            raise InputError(f"order {self.order!r}: choose one of {', '.join(get_args(Order))}")
+        if self.index is not None and not (_is_number(self.index) and self.index == int(self.index) >= 0):
+            raise InputError(f"index {self.index!r}: give a whole number of 0 or more")
+        for name in ("normalise", "recentre"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} {getattr(self, name)!r}: give true or false")
+        for name in ("feather", "tolerance", "most"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 <= value < 1e6):
+                raise InputError(f"{name} {value!r}: give a number of 0 or more")
+        if self.most is not None and self.most < 1:
+            raise InputError(f"most {self.most!r}: at least one kernel is needed")
+        if self.size is not None:
+            object.__setattr__(self, "size", _checked_size(self.size))
+        for name in ("labels", "positions"):
+            if isinstance(getattr(self, name), str | os.PathLike):
+                object.__setattr__(self, name, Path(getattr(self, name)))
+
+    def factors(self) -> tuple[float, float] | None:
+        """Oversampling as (y, x); None if the PSFs have one sample per pixel."""
+        if self.oversampling is None:
+            return None
+        pair = self.oversampling if isinstance(self.oversampling, tuple | list) else (self.oversampling,) * 2
+        if len(pair) != 2 or not all(_is_number(f) and f >= 1 for f in pair):
+            raise InputError(f"oversampling {self.oversampling!r}: give a number of 1 or more, or two (y, x)")
+        return float(pair[0]), float(pair[1])
+
+    def needed_size(self, name: str, what: str) -> Size:
+        """The picture's size, for a model that is defined on any field."""
+        if self.size is None:
+            raise InputError(f"{name}: {what} fits any picture: give the picture's size (height, width)")
+        return self.size
+
+    def matching_size(self, name: str, what: str, size: Size) -> None:
+        """Refuse values that were made for a picture of another size."""
+        if self.size is not None and self.size != size:
+            raise InputError(
+                f"{name}: {what} are {size[0]}x{size[1]}, the picture is {self.size[0]}x{self.size[1]}: they must match"
+            )
+
+    def but(self, **changes: Any) -> Options:
+        """The same with other values."""
+        return dataclasses.replace(self, **changes)
+
+
+def _checked_size(value: Any) -> Size:
+    try:
+        height, width = (int(n) for n in value)
+    except (TypeError, ValueError):
+        height = width = 0
+    if min(height, width) < 1:
+        raise InputError(f"size {value!r}: give the picture's (height, width)")
+    return height, width
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value

@@ -1,0 +1,42 @@
+"""What a FITS file says of itself, for readers that look whether it is theirs."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pnpladmm.blur.sniffing import has_format
+from pnpladmm.files import optional
+
+
+@dataclass(frozen=True)
+class FitsSummary:
+    """The first header, and the names of the columns of all tables."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    columns: frozenset[str] = frozenset()
+
+
+def fits_summary(path: Path) -> FitsSummary:
+    """Empty for other files and where the file cannot be read; never raises."""
+    if not has_format(path, "fits"):
+        return FitsSummary()
+    try:
+        state = path.stat()
+        return _summary(path, state.st_mtime_ns, state.st_size)
+    except Exception:  # whoever reads the file says what is wrong with it
+        return FitsSummary()
+
+
+@lru_cache(maxsize=1)
+def _summary(path: Path, changed: int, size: int) -> FitsSummary:
+    """Kept for one file, because several readers ask in turn; `changed` and `size` tell when to look again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with optional("astropy.io.fits").open(path, memmap=False, ignore_missing_end=True) as hdus:
+            tables = [hdu for hdu in hdus if getattr(hdu, "columns", None) is not None]
+            columns = frozenset(name for hdu in tables for name in hdu.columns.names)
+            return FitsSummary(dict(hdus[0].header), columns)

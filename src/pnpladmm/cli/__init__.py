@@ -1,0 +1,52 @@
+"""The command line: reads options, calls the library, writes files and prints. It decides nothing."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from typing import Annotated
+
+import typer
+
+from pnpladmm.allocator import keep_memory
+from pnpladmm.cli import blurs, demo, restore
+from pnpladmm.tensors import InputError
+
+app = typer.Typer(
+    name="pnpladmm",
+    help="Restore pictures whose blur is known, also where it changes over the picture: Plug & Play linearized ADMM.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from pnpladmm import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+for _group in (demo.app, restore.app, blurs.app):
+    app.add_typer(_group)
+for _point in entry_points(group="pnpladmm.commands"):
+    app.add_typer(_point.load(), name=_point.name)
+
+
+def main() -> None:
+    """Run the command line: bad input is one line and exit code 2, never a traceback."""
+    keep_memory()
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"pnpladmm: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        typer.echo(f"pnpladmm: {error.filename or ''}: {error.strerror or error}", err=True)
+        sys.exit(2)

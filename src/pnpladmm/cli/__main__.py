@@ -1,0 +1,5 @@
+"""`python -m pnpladmm.cli`."""
+
+from pnpladmm.cli import main
+
+main()

@@ -1,0 +1,88 @@
+"""`pnpladmm inspect` and `pnpladmm simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pnpladmm.cli.options import BlurFile, Labels, Positions
+from pnpladmm.tensors import InputError
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: [bold]pnpladmm inspect field.psf --size 512x512 --out field.png[/bold]")
+def inspect(
+    blur: Annotated[Path, typer.Argument(help="Blur file.")],
+    size: Annotated[
+        str | None, typer.Option(help="HxW of the picture it belongs to, where the file does not say.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="The picture it belongs to, instead of --size.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw it into this PNG.")] = None,
+    labels: Labels = None,
+    positions: Positions = None,
+) -> None:
+    """Say what a blur file holds, and draw it."""
+    from pnpladmm.blur import describe, draw_blur, read_blur
+
+    found = read_blur(blur, _size(size, picture), labels=labels, positions=positions)
+    typer.echo(describe(found))
+    if out is not None:
+        draw_blur(found, out)
+        typer.echo(f"drawn: {out}")
+
+
+@app.command(epilog="Example: [bold]pnpladmm simulate sharp.png --blur regions.yaml --noise 5 -o blurred.png[/bold]")
+def simulate(
+    picture: Annotated[Path, typer.Argument(help="Sharp picture.")],
+    blur: BlurFile,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Blurred picture; the blur is written beside it as .blur.npz.")
+    ],
+    noise: Annotated[float, typer.Option(min=0, help="Standard deviation on the 0-255 scale.")] = 0.0,
+    gain: Annotated[float | None, typer.Option(help="Poisson data: what one count adds, in the file's units.")] = None,
+    background: Annotated[float, typer.Option(min=0, help="Level added to the counts, in the file's units.")] = 0.0,
+    boundary: Annotated[
+        str, typer.Option(help="unknown (the border is cut off), circular, replicate, reflect or zero.")
+    ] = "unknown",
+    labels: Labels = None,
+    positions: Positions = None,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+) -> None:
+    """Blur a sharp picture and add noise; save both picture and blur."""
+    from pnpladmm.blur import write_blur
+    from pnpladmm.pictures import write_picture
+    from pnpladmm.simulate import simulate as run
+
+    done = run(
+        picture,
+        blur,
+        noise / 255,
+        gain,
+        background,
+        boundary,  # type: ignore[arg-type]  # a wrong name is refused with a sentence
+        seed,
+        labels=labels,
+        positions=positions,
+    )
+    written = write_picture(out, done.picture)
+    write_blur(f"{out}.blur.npz", done.blur)
+    for note in (*done.blur.notes, *written.notes):
+        typer.echo(note)
+    typer.echo(f"written: {out}, {out}.blur.npz")
+
+
+def _size(text: str | None, picture: Path | None) -> tuple[int, int] | None:
+    if picture is not None:
+        from pnpladmm.pictures import read_picture
+
+        pixels = read_picture(picture).pixels
+        return pixels.shape[-2], pixels.shape[-1]
+    if text is None:
+        return None
+    height, _, width = text.lower().partition("x")
+    if not (height.isdigit() and width.isdigit()):
+        raise InputError(f"--size {text}: give HxW in pixels, such as 480x640")
+    return int(height), int(width)

@@ -1,0 +1,29 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from pnpladmm.denoisers import DENOISERS
+from pnpladmm.solvers import METHODS
+
+_DENOISERS = f"{', '.join(DENOISERS.names())}, or a file of weights"
+
+BlurFile: TypeAlias = Annotated[Path, typer.Option("--blur", "-b", help="Blur file.")]
+Labels: TypeAlias = Annotated[Path | None, typer.Option(help="Map of which kernel of a stack acts where.")]
+Positions: TypeAlias = Annotated[Path | None, typer.Option(help="CSV of x, y: where each PSF of a stack was measured.")]
+Denoiser: TypeAlias = Annotated[str, typer.Option(help=f"Denoiser: {_DENOISERS}.")]
+Method: TypeAlias = Annotated[str, typer.Option(help=f"Method: {', '.join(METHODS)}.")]
+Boundary: TypeAlias = Annotated[
+    str, typer.Option(help="Beyond the border: unknown (no ringing), circular, replicate, reflect or zero.")
+]
+Iterations: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Denoiser calls of fast (default 8), or the most iterations of the others.")
+]
+Certify: TypeAlias = Annotated[
+    int, typer.Option(min=0, help="At most so many iterations after it for which convergence is proved.")
+]
+Device: TypeAlias = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")]

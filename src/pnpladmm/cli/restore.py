@@ -1,0 +1,156 @@
+"""`pnpladmm restore`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from pnpladmm.cli.options import Boundary, Certify, Denoiser, Device, Iterations, Labels, Method, Positions
+from pnpladmm.tensors import InputError
+
+if TYPE_CHECKING:
+    from pnpladmm.jobs import Job, Outcome
+
+app = typer.Typer()
+
+EXAMPLES = (
+    "Examples: [bold]pnpladmm restore photo.jpg --blur psf.png -o sharp.png[/bold], "
+    "[bold]pnpladmm restore *.tif --blur field.psf --noise auto -o out/[/bold], "
+    "[bold]pnpladmm restore --job sharp.png.job.json[/bold]"
+)
+NOISE = "Standard deviation on the 0-255 scale (in float files 255 is 1, or the next power of two); or auto."
+OUTSIDE_JOB = ("context", "pictures", "blur", "out", "as_json", "job", "keep")
+"""Parameters of the command that are no fields of a job."""
+
+
+@app.command(epilog=EXAMPLES)
+def restore(
+    context: typer.Context,
+    pictures: Annotated[
+        list[Path] | None, typer.Argument(help="PNG, JPEG, TIFF, FITS or NPY.", show_default=False)
+    ] = None,
+    blur: Annotated[
+        list[Path] | None, typer.Option("--blur", "-b", help="Blur file: one for all pictures, or one each, in order.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File, or folder for many pictures.")] = None,
+    noise: Annotated[str, typer.Option(help=NOISE)] = "auto",
+    method: Method = "fast",
+    denoiser: Denoiser = "light",
+    iterations: Iterations = None,
+    certify: Certify = 0,
+    strength: Annotated[float, typer.Option(help="Smoothing: 1 is tuned, more is smoother.")] = 1.0,
+    boundary: Boundary = "unknown",
+    mask: Annotated[Path | None, typer.Option(help="Picture that is not 0 on dead pixels.")] = None,
+    saturation: Annotated[bool, typer.Option(help="Leave saturated pixels of integer files out.")] = True,
+    gain: Annotated[float | None, typer.Option(help="Poisson data: what one count adds, in the file's units.")] = None,
+    background: Annotated[float, typer.Option(help="Poisson data: level that no blur touches; it is taken off.")] = 0.0,
+    variance: Annotated[
+        Path | None, typer.Option(help="Map of the noise variance, in the file's units squared.")
+    ] = None,
+    linear: Annotated[bool, typer.Option("--linear", help="Restore in linear light, where blur acts.")] = False,
+    labels: Labels = None,
+    positions: Positions = None,
+    device: Device = None,
+    report: Annotated[bool, typer.Option("--report", help="Write OUT.report/report.html.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="After Ctrl-C, write the best picture so far.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON on stdout.")] = False,
+    job: Annotated[Path | None, typer.Option(help="Repeat a run from the job file beside its output.")] = None,
+) -> None:
+    """Restore pictures whose blur is known."""
+    from pnpladmm.jobs import Job, read_job
+
+    if job is not None:
+        _nothing_else(context)
+        jobs = [read_job(job)]
+    else:
+        options = {name: value for name, value in context.params.items() if name not in OUTSIDE_JOB}
+        options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+        options |= {"noise": _noise(noise), "keep_interrupted": keep}
+        jobs = [Job(picture=str(p), blur=str(b), output=str(o), **options) for p, b, o in _triples(pictures, blur, out)]
+    _run(jobs, as_json)
+
+
+def _run(jobs: list[Job], as_json: bool) -> None:
+    """Run the jobs one after the other; one that fails does not stop the others."""
+    from pnpladmm.jobs import Interrupted, run_job
+    from pnpladmm.solvers import Status
+
+    console = Console(stderr=True)
+    outcomes: list[Outcome] = []
+    failures: list[dict[str, str]] = []
+    for one in jobs:
+        try:
+            outcome = run_job(one, progress=True)
+        except InputError as error:
+            failures.append({"picture": one.picture, "error": str(error)})
+            console.print(f"pnpladmm: {error}", style="red", markup=False, soft_wrap=True)
+            continue
+        except Interrupted:
+            name = Path(one.picture).name
+            console.print(f"{name}: interrupted, nothing written (--keep writes the picture so far)", markup=False)
+            raise typer.Exit(130) from None
+        outcomes.append(outcome)
+        _tell(console, outcome, asked=one.certify > 0 or one.method == "certified")
+        if outcome.status == Status.STOPPED.label:
+            break
+    if as_json:
+        typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failures}, indent=1))
+    if any(outcome.status == Status.STOPPED.label for outcome in outcomes):
+        raise typer.Exit(130)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _tell(console: Console, outcome: Outcome, asked: bool) -> None:
+    """What became of a picture; the certificate where one is given or was asked for."""
+    console.print(
+        f"{outcome.output}: {outcome.status}, {outcome.iterations} iterations, {outcome.seconds} s, "
+        f"noise {outcome.noise:.2f} of 255",
+        markup=False,
+        soft_wrap=True,
+    )
+    for note in outcome.notes:
+        console.print(f"  {note}", markup=False, style="dim", soft_wrap=True)
+    for warning in outcome.warnings:
+        console.print(f"  warning: {warning}", markup=False, style="yellow", soft_wrap=True)
+    if asked or outcome.certificate["level"] != "outside":
+        words = outcome.certificate["words"]
+        console.print(f"  convergence {words}", markup=False, style="dim", soft_wrap=True)
+
+
+def _nothing_else(context: typer.Context) -> None:
+    """Refuse options beside a job file."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if other := [name for name in given if name not in ("job", "as_json")]:
+        raise InputError(f"--job holds all settings: give nothing else, not {other[0]}")
+
+
+def _noise(text: str) -> Any:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--noise {text}: give a number on the 0-255 scale, or auto") from None
+
+
+def _triples(pictures: list[Path] | None, blurs: list[Path] | None, out: Path | None) -> list[tuple[Path, Path, Path]]:
+    """Picture, blur and output of each job."""
+    if not pictures or not blurs or out is None:
+        raise InputError("give pictures, --blur and --out (or --job alone); see pnpladmm restore --help")
+    if len(blurs) not in (1, len(pictures)):
+        raise InputError(f"pictures: {len(pictures)}, blurs: {len(blurs)}: give one blur, or one each")
+    blurs = blurs * len(pictures) if len(blurs) == 1 else blurs
+    as_folder = len(pictures) > 1 or out.is_dir() or not out.suffix
+    outputs = [out / p.name for p in pictures] if as_folder else [out]
+    if len(set(outputs)) < len(outputs):
+        raise InputError(f"two pictures would be written to {out}/{outputs[0].name}: give them different names")
+    if as_folder:
+        out.mkdir(parents=True, exist_ok=True)
+    return list(zip(pictures, blurs, outputs, strict=True))

@@ -1,0 +1,57 @@
+"""What a solver may ask of a data term."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from pnpladmm.tensors import PerPicture
+
+
+class DataTerm(ABC):
+    """`h(z)`: convex and `L_h`-smooth, with value, gradient and proximal operator in closed form.
+
+    `z`, `v` and `y` have the shape of the observation, (B, C, H, W). `step` is a number, or (B,). Values and `L_h` are
+    one number per picture, float64.
+    """
+
+    quadratic: ClassVar[bool] = False
+    """Whether `h(z) = 1/2 sum p (z - y)^2`, with `p = precision_of(y)`. Methods with a data step by conjugate
+    gradient take such terms only."""
+
+    one_precision: ClassVar[bool] = False
+    """Whether it is quadratic with one number `p` per picture. Then LADMM with `beta = p` is ISTA."""
+
+    @abstractmethod
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        """`h(z)`, shape (B,)."""
+
+    @abstractmethod
+    def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """`grad h(z)`."""
+
+    @abstractmethod
+    def prox(self, v: Tensor, step: PerPicture, y: Tensor) -> Tensor:
+        """`argmin_z h(z) + 1/(2 step) ||z - v||^2`."""
+
+    @abstractmethod
+    def L_h(self, y: Tensor) -> Tensor:
+        """Lipschitz constant of the gradient, shape (1,) or (B,)."""
+
+    @abstractmethod
+    def check(self, y: Tensor) -> None:
+        """Refuse an observation that this term does not describe."""
+
+    def precision_of(self, y: Tensor) -> Tensor | None:
+        """`p` of a quadratic term, which broadcasts to `y`; None for terms that are not quadratic."""
+        return None
+
+    def background_of(self, y: Tensor) -> Tensor | float:
+        """The mean level in `y` that the operator does not touch, as a factor of pictures; 0 for most terms."""
+        return 0.0
+
+    def advice(self, y: Tensor) -> str:
+        """A sentence on certified runs with this term; empty if there is nothing to say."""
+        return ""

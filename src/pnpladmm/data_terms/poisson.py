@@ -1,0 +1,109 @@
+"""Poisson counts: the generalised Kullback-Leibler divergence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms.base import DataTerm
+from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
+
+
+@dataclass(frozen=True)
+class Poisson(DataTerm):
+    """Counts, `y / gain ~ Poisson((z + background) / gain)`: the generalised Kullback-Leibler divergence.
+
+        h(z) = 1/gain sum (z + b) - y + y log(y / (z + b))      for z >= 0,
+
+    continued below 0 by its second-order expansion at 0, so that `L_h = max y / (gain b^2)` exists. Not quadratic.
+
+    Parameters
+    ----------
+    gain : float or Tensor of shape (B,)
+        What one count adds to the picture's value, in the units of the picture.
+    background : float or Tensor of shape (B,)
+        `b`, the mean level that no blur touches, in the units of the picture; above 0.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite and above 0.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> h, y = pl.Poisson(gain=1.0, background=2.0), torch.full((1, 1, 2, 2), 5.0)
+    >>> h.gradient(y - 2.0, y)  # z + b = y: the most likely value
+    tensor([[[[0., 0.],
+              [0., 0.]]]])
+    >>> h.L_h(y)
+    tensor([1.2500], dtype=torch.float64)
+    """
+
+    gain: PerPicture = 1.0
+    background: PerPicture = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the two numbers."""
+        check_positive("gain", self.gain)
+        try:
+            check_positive("background", self.background)
+        except InputError as error:
+            raise InputError(f"{error}; without a dark level, give 1 % of the brightest pixel") from None
+
+    def check(self, y: Tensor) -> None:
+        """Counts are not negative."""
+        self._numbers(y)
+        lowest = float(y.min())
+        if lowest < 0:
+            raise InputError(
+                f"Poisson data must not be negative, the lowest pixel is {lowest:.4g}: clip or use Gaussian"
+            )
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        """The divergence, 0 where `z + b = y`."""
+        gain, b = self._numbers(y.double())
+        z, y = z.double(), y.double()
+        t = z.clamp_min(0) + b
+        below = z.clamp_max(0)
+        divergence = t - y + torch.xlogy(y, y) - torch.xlogy(y, t)
+        extended = (1 - y / b) * below + 0.5 * y / b**2 * below**2
+        return ((divergence + extended) / gain).flatten(1).sum(1)
+
+    def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """`(1 - y / (z + b)) / gain`, linear below 0."""
+        gain, b = self._numbers(y)
+        return (1 - y / (z.clamp_min(0) + b) + y / b**2 * z.clamp_max(0)) / gain
+
+    def prox(self, v: Tensor, step: PerPicture, y: Tensor) -> Tensor:
+        """The root of a quadratic where it is not below 0, else that of the linear gradient."""
+        gain, b = self._numbers(y)
+        s = per_picture(step, y) / gain
+        half = (v + b - s) / 2
+        root = (half.square() + s * y).sqrt()
+        # There are two forms of the positive root; this is the one without cancellation.
+        t = torch.where(half >= 0, half + root, s * y / (root - half).clamp_min(torch.finfo(y.dtype).tiny))
+        below = (v - s * (1 - y / b)) / (1 + s * y / b**2)
+        return torch.where(t >= b, t - b, below)
+
+    def L_h(self, y: Tensor) -> Tensor:
+        """`max y / (gain b^2)` of each picture."""
+        gain, b = self._numbers(y.double())
+        return (y.double() / (gain * b**2)).flatten(1).amax(1)
+
+    def background_of(self, y: Tensor) -> Tensor:
+        """`b`."""
+        return per_picture(self.background, y)
+
+    def advice(self, y: Tensor) -> str:
+        """Certified steps are as small as `L_h` is large."""
+        worst = float(self.L_h(y).max())
+        return (
+            f"L_h = max y / (gain background^2) = {worst:.3g}: with a small background certified steps are tiny; "
+            "a larger background, or a convex prior with beta below L_h, is faster"
+        )
+
+    def _numbers(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return per_picture(self.gain, like), per_picture(self.background, like)

@@ -1,0 +1,74 @@
+"""Masks and maps of the noise: files, arrays or tensors, laid onto the picture's pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.pictures import Picture, read_picture
+from pnpladmm.restoration.inputs import Given
+from pnpladmm.restoration.layout import arrange
+from pnpladmm.tensors import InputError
+
+
+def dead_pixels(mask: Any, given: Given) -> Tensor | None:
+    """True on pixels that do not count: where a mask is not 0. (B or 1, C or 1, H or 1, W or 1)."""
+    parts = [] if given.dead is None else [given.dead]
+    if mask is not None:
+        parts.append(_map("mask", mask, given)[0] != 0)
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else torch.logical_or(*(p.cpu() for p in parts))
+
+
+def variance_map(variance: Any, given: Given) -> tuple[Tensor, Tensor] | None:
+    """The variance of the noise in the picture's own units, float64, and False where the map has no data."""
+    if variance is None:
+        return None
+    values, scale = _map("variance map", variance, given)
+    known = ~torch.isnan(values)
+    return torch.where(known, values.double() * scale, 1.0), known
+
+
+def page_of(values: Tensor, page: slice) -> Tensor:
+    """The part of a map that belongs to some pages; a map of one page serves them all."""
+    return values[page] if len(values) > 1 else values
+
+
+def _map(name: str, values: Any, given: Given) -> tuple[Tensor, float]:
+    """The values, and what one unit of them is in the numbers of the file or array."""
+    if isinstance(values, str | Path | Picture):
+        return _of_file(name, values, given.picture)
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"the {name} is a {type(values).__name__}: give a file, an array or a tensor")
+        tensor = torch.from_numpy(np.ascontiguousarray(array.astype(np.float64 if array.dtype.kind != "b" else bool)))
+    want = tuple(given.picture.pixels.shape)
+    if tensor.ndim == len(given.axes) != 2:
+        laid = arrange(tensor, given.axes)
+    else:
+        laid = tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
+    if laid.ndim != 4 or any(n not in (1, m) for n, m in zip(laid.shape, want, strict=True)):
+        raise InputError(f"the {name} has shape {tuple(tensor.shape)}, the picture {want}: they must match")
+    return laid, 1.0
+
+
+def _of_file(name: str, file: str | Path | Picture, picture: Picture) -> tuple[Tensor, float]:
+    """The first channel of a picture file."""
+    found = file if isinstance(file, Picture) else read_picture(file)
+    (have, high), (want, pages) = ((tuple(p.pixels.shape[-2:]), len(p.pixels)) for p in (found, picture))
+    if have != want:
+        raise InputError(f"{found.name} is {have[0]}x{have[1]}, the picture {want[0]}x{want[1]}: they must match")
+    if high not in (1, pages):
+        raise InputError(f"{found.name} has {high} pages, the picture {pages}: they must match")
+    values = found.pixels[:, :1]
+    if found.valid is not None:
+        values = torch.where(found.valid[:, :1], values, torch.nan)
+    return values, found.scale

@@ -1,0 +1,109 @@
+"""How much noise there is before a restoration, and whether what is left after it looks like that noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import Poisson
+from pnpladmm.operators.transforms import Wavelet
+from pnpladmm.solvers import Problem
+from pnpladmm.tensors import InputError, per_picture
+
+JPEG_NOISE = 2 / 255
+"""JPEG smooths noise away where it is estimated, and adds errors of about this size of its own."""
+
+# Median of |n| for n of standard deviation 1.
+MEDIAN_OF_NORMAL = 0.67449
+# A detail this small beside the brightest pixel is rounding, not noise.
+FLAT = 1e-9
+# What a fit may leave before we call it structured, too large or too small; measured in tests/test_noise.py.
+STRUCTURED = 0.1
+TOO_LARGE = 1.15
+TOO_SMALL = 0.7
+
+
+def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Standard deviation of white noise in each picture (B, C, H, W): (B,), float64.
+
+    The median of the finest diagonal wavelet details, which a blurred picture hardly has. Details that touch pixels
+    that are not `valid` do not count, nor those that are 0 to rounding (saturated or filled areas).
+    """
+    h, w = (n - n % 2 for n in picture.shape[-2:])
+    if h < 8 or w < 8:
+        raise InputError(f"a picture of {picture.shape[-2]}x{picture.shape[-1]} is too small to estimate its noise")
+    details = Wavelet(1).forward(picture[..., :h, :w].double())[..., h // 2 :, w // 2 :].abs()
+    # The last row and column wrap round to the first: their details see the border's jump.
+    details = details[..., :-1, :-1]
+    usable = details > FLAT * picture.abs().flatten(1).amax(1).view(-1, 1, 1, 1)
+    if valid is not None:
+        holes = (~valid[..., :h, :w].expand_as(picture[..., :h, :w])).double()
+        near = torch.nn.functional.max_pool2d(holes, 4, 2)[..., : h // 2 - 1, : w // 2 - 1] > 0
+        usable = usable & ~near
+    found = []
+    for one, use in zip(details, usable, strict=True):
+        if not bool(use.any()):
+            raise InputError("the picture has no noise that could be estimated (flat or empty): give the noise level")
+        found.append(one[use].median() / MEDIAN_OF_NORMAL)
+    return torch.stack(found)
+
+
+@dataclass(frozen=True)
+class ResidualCheck:
+    """What `y - Hx` looks like beside the noise that was assumed."""
+
+    size: float
+    """Its root mean square over the noise level: about 1."""
+    correlation: float
+    """Mean correlation of neighbouring pixels: about 0."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Sentences for the user; empty where the residual looks like the assumed noise."""
+        found = []
+        if self.correlation > STRUCTURED:
+            found.append(
+                f"the residual is structured (neighbours correlate by {self.correlation:.2f}): "
+                "the PSF does not fit the picture, or the restoration is too smooth"
+            )
+        if self.size > TOO_LARGE:
+            found.append(
+                f"the residual is {self.size:.2f} times the assumed noise: the noise is stronger than given, "
+                "or the PSF does not fit"
+            )
+        if self.size < TOO_SMALL:
+            found.append(
+                f"the residual is only {self.size:.2f} of the assumed noise: the noise seems weaker than given"
+            )
+        return tuple(found)
+
+
+def check_residual(problem: Problem, image: Tensor) -> tuple[ResidualCheck, ...]:
+    """The check for each picture; `image` on the problem's own domain."""
+    y, term = problem.observed.double(), problem.data_term
+    mean = problem.operator.forward(image).double()
+    precision = term.precision_of(y)
+    if isinstance(term, Poisson):
+        gain, background = per_picture(term.gain, y), per_picture(term.background, y)
+        mean = mean.clamp_min(0) + background
+        precision = 1 / (gain * mean)
+    assert precision is not None
+    white = (y - mean) * precision.double().sqrt()
+    valid = (precision > 0).double().expand_as(white)
+    return tuple(_check(w, v) for w, v in zip(white, valid, strict=True))
+
+
+def _check(white: Tensor, valid: Tensor) -> ResidualCheck:
+    mean = (white * valid).sum((-2, -1), keepdim=True) / valid.sum((-2, -1), keepdim=True).clamp_min(1)
+    centred = (white - mean) * valid
+    power = centred.square().sum() / valid.sum()
+    pairs = [
+        (centred[..., 1:, :] * centred[..., :-1, :]).sum()
+        / (valid[..., 1:, :] * valid[..., :-1, :]).sum().clamp_min(1),
+        (centred[..., :, 1:] * centred[..., :, :-1]).sum()
+        / (valid[..., :, 1:] * valid[..., :, :-1]).sum().clamp_min(1),
+    ]
+    correlation = torch.stack(pairs).mean() / power.clamp_min(torch.finfo(torch.float64).tiny)
+    return ResidualCheck(float(power.sqrt()), float(correlation))

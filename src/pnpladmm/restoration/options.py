@@ -1,0 +1,141 @@
+"""The settings of a restoration, checked before any work is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.denoisers import Denoiser, check_denoiser
+from pnpladmm.operators import Boundary
+from pnpladmm.operators.boundary import check_boundary
+from pnpladmm.solvers import METHODS, Method
+from pnpladmm.tensors import InputError, check_positive
+
+NoiseLike: TypeAlias = "float | Sequence[float] | Tensor | np.ndarray[Any, np.dtype[Any]] | Literal['auto']"
+"""A standard deviation for pictures in [0, 1], one for each picture, or `auto`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `restore` takes besides picture, blur and maps; refuses what no picture could use."""
+
+    noise: NoiseLike = "auto"
+    method: str | Method[Any] = "fast"
+    denoiser: str | Path | Denoiser | None = None
+    iterations: int | None = None
+    certify: int = 0
+    strength: float = 1.0
+    boundary: Boundary = "unknown"
+    saturation: bool = True
+    gain: float | None = None
+    background: float = 0.0
+    has_variance: bool = False
+    linear: bool = False
+    device: str | torch.device | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", _method(self.method))
+        check_boundary(self.boundary)
+        self._check_denoiser()
+        self._check_numbers()
+        check_device(self.device)
+        given = noise_levels(self.noise)
+        if given is not None and (self.gain is not None or self.has_variance):
+            other = "a variance map" if self.has_variance else f"gain = {self.gain}"
+            raise InputError(f"noise beside {other}, which says all about the noise: leave noise out")
+        if self.gain is not None and (self.has_variance or self.linear):
+            other = "a variance map" if self.has_variance else "linear light"
+            raise InputError(f"gain beside {other}: counts are linear and carry their own noise, give one of the two")
+        if self.gain is None and self.background:
+            raise InputError(f"background = {self.background}: it needs a gain, what one count adds to a pixel")
+
+    @property
+    def levels(self) -> Tensor | None:
+        """The noise levels that were given, float64 (1,) or (B,); None for `auto`."""
+        return noise_levels(self.noise)
+
+    def _check_denoiser(self) -> None:
+        if isinstance(self.denoiser, str | Path):
+            check_denoiser(self.denoiser)
+        elif self.denoiser is not None and (isinstance(self.denoiser, type) or not callable(self.denoiser)):
+            raise InputError(
+                f"denoiser is a {type(self.denoiser).__name__}: give a name, a weight file or a callable d(x, sigma)"
+            )
+
+    def _check_numbers(self) -> None:
+        _number("strength", self.strength)
+        if not _is_whole(self.certify) or self.certify < 0:
+            raise InputError(f"certify = {self.certify}: give the number of certified iterations, 0 for none")
+        least = 2 if self.method == "fast" else 1
+        if self.iterations is not None and (not _is_whole(self.iterations) or self.iterations < least):
+            raise InputError(f"iterations = {self.iterations}: fast needs 2 or more, the others 1")
+        if self.gain is not None:
+            _number("gain", self.gain)
+        if not _is_number(self.background) or not math.isfinite(self.background) or self.background < 0:
+            raise InputError(f"background = {self.background}: give a finite number that is not negative")
+
+
+def noise_levels(noise: Any) -> Tensor | None:
+    """Noise levels as float64 (1,) or (B,); None for `auto`."""
+    if isinstance(noise, str):
+        if noise.lower() == "auto":
+            return None
+        raise InputError(f"noise {noise!r}: give a number, one for each picture, or auto")
+    if isinstance(noise, bool) or not isinstance(noise, int | float | Sequence | np.generic | np.ndarray | Tensor):
+        raise InputError(f"noise is a {type(noise).__name__}: give a number, one for each picture, or auto")
+    try:
+        levels = torch.as_tensor(np.asarray(noise) if isinstance(noise, Sequence | np.generic) else noise)
+        levels = levels.detach().to(dtype=torch.float64).reshape(-1)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"noise = {noise!r}: give a number, one for each picture, or auto") from None
+    # As it was given, in the words of the caller.
+    check_positive("noise", noise if isinstance(noise, int | float) else levels)
+    if bool((levels >= 1).any()):
+        high = f"{float(levels.max()):g}"
+        raise InputError(f"noise = {high}, for pictures in [0, 1]: for {high} of 255 write noise={high}/255")
+    return levels
+
+
+def check_device(device: str | torch.device | None) -> None:
+    """Refuse a device that does not exist here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        raise InputError(f"device {str(device)!r}: it is not there; give cpu, or cuda where there is a GPU") from None
+
+
+def _method(method: Any) -> str | Method[Any]:
+    """A method's name as the registry has it, or a method."""
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
+        name = method if method in METHODS else method.lower().replace("_", "-")
+        if name not in METHODS:
+            raise InputError(f"method {method!r}: choose one of {', '.join(METHODS)}")
+        return name
+    if isinstance(method, type) and issubclass(method, Method):
+        raise InputError(
+            f'method is the class {method.__name__}: give a name such as "fast", or an instance with its parameters'
+        )
+    raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _number(name: str, value: Any) -> None:
+    if not _is_number(value):
+        raise InputError(f"{name} is a {type(value).__name__}: give a number")
+    check_positive(name, float(value))

@@ -1,0 +1,163 @@
+"""What is decided about a picture: which pixels count, how strong the noise is, which data term that makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import DataTerm, Gaussian, Poisson, WeightedGaussian
+from pnpladmm.operators import LinearOperator
+from pnpladmm.pictures import Picture
+from pnpladmm.pictures.samples import fill_blank
+from pnpladmm.restoration.noise import JPEG_NOISE, estimate_noise
+from pnpladmm.restoration.options import Options
+from pnpladmm.solvers import Problem
+from pnpladmm.tensors import InputError, check_pictures, per_picture
+
+MOST_SATURATED = 0.3
+"""A share of saturated pixels beyond which they are the picture, not an accident."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Some pages of a picture that are restored together, with all that was said about them."""
+
+    picture: Picture
+    """As it was given."""
+    dead: Tensor | None = None
+    variance: tuple[Tensor, Tensor] | None = None
+    """In the picture's own units, and where it is known."""
+    noise: Tensor | None = None
+    """In [0, 1], (1,) or (B,); None where it is to be estimated."""
+    jpeg: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The problem to be solved, and what was assumed for it."""
+
+    problem: Problem
+    noise: Tensor
+    """(B,), float64, in [0, 1]; for a map its median."""
+    notes: tuple[str, ...]
+
+
+def prepare(pages: Pages, operator: LinearOperator, options: Options, quadratic: bool) -> Prepared:
+    """The problem of some pages. `quadratic`: the method needs a quadratic data term."""
+    picture, notes = pages.picture, []
+    working = picture.to_linear() if options.linear else picture
+    pixels = working.pixels.to(options.device)
+    valid = _counting(pages, options, pixels)
+    if valid is not None:
+        lost = 1 - float(valid.double().mean())
+        notes.append(f"{lost:.2%} of the pixels do not count (dead, saturated or missing)")
+        # Their precision is 0, but the start is made of the observation: a wild value there would spread.
+        pixels = torch.from_numpy(fill_blank(pixels.cpu().numpy(), (~valid).cpu().numpy())).to(pixels)
+    check_pictures("picture", pixels)
+    variance = _given_variance(pages, options, pixels, valid)
+    if variance is None:
+        encoded = picture.pixels.to(pixels) if options.linear else pixels
+        noise = _noise_level(pages, encoded, valid, notes)
+        if options.linear:
+            variance = noise.square().to(pixels.dtype).view(-1, 1, 1, 1) * slope(picture).to(pixels).square()
+    if variance is not None:
+        noise = variance.flatten(1).double().median(1).values.sqrt()
+    observed, term = _data_term(pixels, noise, variance, valid, options, picture.scale, quadratic)
+    return Prepared(Problem(observed, operator, term), noise, tuple(notes))
+
+
+def unsaturated(picture: Picture) -> Tensor | None:
+    """False on pixels at the top of an integer file's range; None where no page has any, or so many that they are
+    the picture.
+    """
+    if np.dtype(picture.dtype).kind not in "ui":
+        return None
+    top = picture.pixels >= 1 - 0.5 / picture.scale
+    share = top.double().mean((1, 2, 3), keepdim=True)
+    top = top & (share <= MOST_SATURATED)
+    return ~top if bool(top.any()) else None
+
+
+def slope(picture: Picture) -> Tensor:
+    """Slope of the tone curve at each pixel: even noise of the file becomes uneven in linear light."""
+    step = 1 / 255
+    pixels = torch.nn.functional.avg_pool2d(picture.pixels, 5, 1, 2, count_include_pad=False)
+    high, low = ((pixels + d).clamp(0, 1) for d in (step, -step))
+    light = [replace(picture, pixels=p).to_linear().pixels for p in (high, low)]
+    return (light[0] - light[1]) / (high - low)
+
+
+def _counting(pages: Pages, options: Options, pixels: Tensor) -> Tensor | None:
+    """True on pixels that count, (B, C, H, W); None where all do."""
+    masks = [pages.picture.valid, unsaturated(pages.picture) if options.saturation else None]
+    masks += [None if pages.dead is None else ~pages.dead, None if pages.variance is None else pages.variance[1]]
+    given = [mask.to(pixels.device).expand_as(pixels) for mask in masks if mask is not None]
+    if not given:
+        return None
+    valid = torch.stack(given).all(0)
+    if not bool(valid.any()):
+        raise InputError("the mask leaves no pixel that counts")
+    return None if bool(valid.all()) else valid
+
+
+def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tensor | None) -> Tensor | None:
+    """The variance of each pixel in [0, 1]: of a map, or of counts; None where one number is to say it."""
+    scale = pages.picture.scale
+    if pages.variance is not None:
+        variance = pages.variance[0].to(pixels.device) / scale**2
+        if options.linear:
+            variance = variance * slope(pages.picture).to(pixels.device).square()
+        variance = variance.to(pixels.dtype).expand_as(pixels)
+        good = torch.isfinite(variance) & (variance > 0)
+        if not bool((good if valid is None else good | ~valid).all()):
+            raise InputError("the variance map has values that are not above 0: mask dead pixels instead")
+        return torch.where(good, variance, torch.ones_like(variance))
+    if options.gain is None:
+        return None
+    gain = options.gain / scale
+    # The mean of a few neighbours: a pixel's own count would favour its downward fluctuations.
+    kernel = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0], dtype=pixels.dtype, device=pixels.device) / 16
+    padded = torch.nn.functional.pad(pixels, (2, 2, 2, 2), mode="replicate").flatten(0, 1).unsqueeze(1)
+    smooth = torch.nn.functional.conv2d(padded, (kernel[:, None] * kernel)[None, None]).reshape(pixels.shape)
+    return gain * smooth.clamp_min(gain)
+
+
+def _noise_level(pages: Pages, pixels: Tensor, valid: Tensor | None, notes: list[str]) -> Tensor:
+    """(B,), float64: what one picture gets does not depend on its neighbours."""
+    if pages.noise is not None:
+        noise = pages.noise.to(pixels.device)
+        per_picture(noise, pixels)  # one number, or one for each picture
+        return noise.expand(len(pixels)).clone()
+    noise = estimate_noise(pixels, valid)
+    floor = JPEG_NOISE if pages.jpeg else 0.0
+    least = ", the least that is assumed of a JPEG" if bool((noise < floor).any()) else ""
+    noise = noise.clamp_min(floor)
+    notes.append(f"noise estimated: {', '.join(f'{255 * float(level):.2f}' for level in noise)} of 255{least}")
+    return noise
+
+
+def _data_term(
+    pixels: Tensor,
+    noise: Tensor,
+    variance: Tensor | None,
+    valid: Tensor | None,
+    options: Options,
+    scale: float,
+    quadratic: bool,
+) -> tuple[Tensor, DataTerm]:
+    """The observation and its data term: counts as they are, or by their variance where that has to do."""
+    if options.gain is not None:
+        gain, background = options.gain / scale, options.background / scale
+        if not quadratic:
+            if valid is not None:
+                raise InputError("masks with Poisson data need a quadratic method: use fast or admm")
+            return pixels.clamp_min(0), Poisson(gain, background)
+        pixels = pixels - background
+    if variance is None and valid is None:
+        return pixels, Gaussian(noise)
+    flat = noise.to(pixels.dtype).view(-1, 1, 1, 1) ** -2
+    precision = flat.expand_as(pixels) if variance is None else 1 / variance
+    return pixels, WeightedGaussian(precision if valid is None else precision * valid)

@@ -1,0 +1,139 @@
+"""What `restore` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.blur import Blur
+from pnpladmm.operators import LinearOperator
+from pnpladmm.pictures import Picture, Written, write_picture
+from pnpladmm.restoration.layout import Array, arrange_back
+from pnpladmm.restoration.noise import ResidualCheck
+from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Restoration(Result):
+    """A restored picture with what was assumed on the way to it.
+
+    `image` is (B, C, H, W) on the picture's own domain, in [0, 1] as the methods see it. `numpy.asarray` of the
+    result has the axes, the type and the range of numbers that the picture was given with: a `uint8` array of shape
+    (H, W, 3) comes back as one. `save` writes it with the depth and the metadata of the file that was given.
+    `method`, `state` and `problem` are those of the first page, where a file has several.
+
+    Attributes
+    ----------
+    noise : Tensor
+        Noise level of each picture, (B,), given or estimated, for pictures in [0, 1]; of a noise map the median.
+    checks : tuple of ResidualCheck
+        Does the residual look like that noise? One per picture.
+    warnings : tuple of str
+        What the checks found wrong, one sentence each.
+    notes : tuple of str
+        What was estimated or left out, one sentence each.
+    problem : Problem
+        What was solved.
+    picture : Picture
+        The restored picture, with everything else that the file held.
+
+    Examples
+    --------
+    >>> import numpy as np, pnpladmm as pl
+    >>> result = pl.restore(np.eye(16) / 2, np.ones((3, 3)), noise=0.02, denoiser="tv", iterations=3)
+    >>> np.asarray(result).shape, float(result.noise)
+    ((16, 16), 0.02)
+    """
+
+    noise: Tensor
+    checks: tuple[ResidualCheck, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    problem: Problem
+    picture: Picture
+    before: Picture
+    """The picture as it was given."""
+    blur: Blur | LinearOperator
+    axes: str
+    """Of `numpy.asarray` of this, as letters: HWC."""
+    in_memory: bool
+    """The picture was no file, so `save` may choose the depth."""
+
+    def save(self, path: str | PathLike[str], allow_loss: bool | None = None) -> Written:
+        """Write the picture in the format that the suffix names.
+
+        Parameters
+        ----------
+        path : path
+            PNG, JPEG, TIFF, FITS or NPY.
+        allow_loss : bool, optional
+            Whether a format that cannot hold the depth or the alpha channel may leave them out. By default it may for
+            pictures that were given as arrays, and may not for files.
+
+        Returns
+        -------
+        Written
+            The format, the depth, how many samples were clipped, and notes.
+        """
+        return write_picture(path, self.picture, self.in_memory if allow_loss is None else allow_loss)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The picture in the axes, type and range that it was given in."""
+        raw, _ = self.picture.to_raw()
+        samples = raw.samples
+        if raw.alpha is not None and "C" in self.axes:
+            samples = np.concatenate([samples, raw.alpha], axis=1)
+        array = arrange_back(samples, self.axes)
+        return array if dtype is None else array.astype(dtype)
+
+    def __repr__(self) -> str:
+        """One line."""
+        pages, channels, height, width = self.image.shape
+        size = f"{pages} x " * (pages > 1) + f"{height}x{width}" + f"x{channels}" * (channels > 1)
+        noise = ", ".join(f"{255 * float(level):.3g}" for level in self.noise[:3]) + ", ..." * (len(self.noise) > 3)
+        count = len(self.warnings)
+        warned = f", {count} warning{'s' * (count > 1)}" if count else ""
+        name = self.method.name
+        return f"Restoration({size}, {name}: {self.status.label} after {len(self.history)} iterations, noise {noise} of 255{warned})"
+
+
+def joined(results: list[Result], images: Tensor, left_out: int) -> dict[str, Any]:
+    """The fields of one result for pages that were restored one after the other; the last `left_out` were not."""
+    stopped = Certificate(Level.OUTSIDE, "the run was stopped before this page", ())
+    first = {f.name: getattr(results[0], f.name) for f in fields(Result)}
+    if len(results) == 1 and not left_out:
+        return first | {"image": images}
+    return first | {
+        "image": images,
+        "statuses": tuple(s for r in results for s in r.statuses) + left_out * (Status.STOPPED,),
+        "certificates": tuple(c for r in results for c in r.certificates) + left_out * (stopped,),
+        "history": _histories([r.history for r in results], left_out),
+    }
+
+
+def _histories(histories: list[History], left_out: int) -> History:
+    """Side by side, NaN where a page has ended; the time is that of all pages."""
+    rows = max(len(h) for h in histories)
+
+    def column(name: str) -> Tensor | None:
+        found = [getattr(h, name) for h in histories]
+        if any(c is None for c in found):
+            return None
+        empty = torch.full((rows, left_out), torch.nan, dtype=torch.float64)
+        return torch.cat([*(_longer(c.double(), rows, torch.nan) for c in found), empty], 1)
+
+    names = [f.name for f in fields(History) if f.name not in ("seconds", "denoiser_calls", "rounding")]
+    columns: Any = {name: column(name) for name in names}  # by name, so no type to check
+    seconds = [_longer(h.seconds, rows, float(h.seconds[-1]) if len(h) else 0.0) for h in histories]
+    longest = max(histories, key=len)
+    return replace(longest, **columns, seconds=torch.stack(seconds).sum(0))
+
+
+def _longer(column: Tensor, rows: int, value: float) -> Tensor:
+    more = torch.full((rows - len(column), *column.shape[1:]), value, dtype=column.dtype)
+    return torch.cat([column, more])

@@ -1,0 +1,168 @@
+"""From checked input to the result: page by page, or a batch at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpladmm.blur import Blur
+from pnpladmm.denoisers import Denoiser, load_denoiser
+from pnpladmm.operators import LinearOperator
+from pnpladmm.pictures import Picture
+from pnpladmm.restoration.inputs import Given, operator_of
+from pnpladmm.restoration.maps import page_of
+from pnpladmm.restoration.noise import ResidualCheck, check_residual
+from pnpladmm.restoration.options import Options
+from pnpladmm.restoration.policy import Pages, Prepared, prepare
+from pnpladmm.restoration.result import Restoration, joined
+from pnpladmm.solvers import LADMM, Method, Result, Status, make_method, method_class, solve
+from pnpladmm.solvers.loop import Callback
+from pnpladmm.tensors import InputError
+
+TOLERANCE = 1e-4
+"""Relative changes below which a picture counts as done."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of some pages."""
+
+    prepared: Prepared
+    result: Result
+    """Its image lies on the picture's own domain."""
+    checks: tuple[ResidualCheck, ...]
+    notes: tuple[str, ...]
+
+
+def run(
+    given: Given,
+    blur: Blur | LinearOperator,
+    dead: Tensor | None,
+    variance: tuple[Tensor, Tensor] | None,
+    options: Options,
+    callback: Callback | None,
+) -> Restoration:
+    """Restore every page and put the results together."""
+    operator = operator_of(blur, options.boundary)
+    denoiser = chosen_denoiser(options)
+    done: list[Done] = []
+    for pages in _pages(given, dead, variance, options):
+        done.append(_restore(pages, operator, denoiser, options, callback))
+        if done[-1].result.status is Status.STOPPED:
+            break
+    working = given.picture.to_linear() if options.linear else given.picture
+    image = torch.cat([d.result.image for d in done])
+    # Pages that an interrupt left out stay as they were.
+    left = working.pixels[len(image) :].to(image)
+    left = left if left.shape[1:] == image.shape[1:] else left[:0]
+    noise = torch.cat([d.prepared.noise for d in done])
+    checks = tuple(check for d in done for check in d.checks)
+    known = blur.notes if isinstance(blur, Blur) else ()
+    notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
+    image = torch.cat([image, left])
+    return Restoration(
+        **joined([d.result for d in done], image, len(left)),
+        noise=torch.cat([noise, noise.new_full((len(left),), torch.nan)]),
+        checks=checks,
+        warnings=tuple(dict.fromkeys(problem for check in checks for problem in check.problems)),
+        notes=tuple(dict.fromkeys(notes)),
+        problem=done[0].prepared.problem,
+        picture=_with_image(working, image),
+        before=given.picture,
+        blur=blur,
+        axes=given.axes,
+        in_memory=given.in_memory,
+    )
+
+
+def chosen_denoiser(options: Options) -> Denoiser:
+    """The denoiser; networks whose iterations are to converge compute in float32.
+
+    The rounding of float16 changes a picture by 1e-4 at each iteration.
+    """
+    denoiser = options.denoiser
+    if denoiser is None or isinstance(denoiser, str | Path):
+        precise = options.certify or _declared(options).needs_full_precision
+        precision = torch.float32 if precise else None
+        device = None if options.device is None else str(options.device)
+        return load_denoiser(denoiser or "light", device, precision)
+    return denoiser
+
+
+def _pages(
+    given: Given, dead: Tensor | None, variance: tuple[Tensor, Tensor] | None, options: Options
+) -> Iterator[Pages]:
+    count, levels = len(given.picture.pixels), options.levels
+    if levels is not None and len(levels) not in (1, count):
+        raise InputError(f"noise levels: {len(levels)}, pictures: {count}: give one number, or one for each picture")
+    parts = [slice(0, count)] if given.together else [slice(i, i + 1) for i in range(count)]
+    for part in parts:
+        yield Pages(
+            given.picture if count == 1 or given.together else _page(given.picture, part),
+            None if dead is None else page_of(dead, part),
+            None if variance is None else (page_of(variance[0], part), page_of(variance[1], part)),
+            None if levels is None else page_of(levels, part),
+            given.jpeg,
+        )
+
+
+def _page(picture: Picture, part: slice) -> Picture:
+    at: Callable[[Tensor | None], Tensor | None] = lambda value: None if value is None else value[part]  # noqa: E731
+    return replace(
+        picture,
+        pixels=picture.pixels[part],
+        alpha=at(picture.alpha),
+        valid=at(picture.valid),
+        blank_values=None,
+    )
+
+
+def _restore(
+    pages: Pages, operator: LinearOperator, denoiser: Denoiser, options: Options, callback: Callback | None
+) -> Done:
+    prepared = prepare(pages, operator, options, _needs_quadratic(options))
+    problem, notes = prepared.problem, list(prepared.notes)
+    method = options.method
+    if isinstance(method, str):
+        method = make_method(method, denoiser, problem, prepared.noise, options.strength, options.iterations)
+    iterations = options.iterations
+    if iterations is None:
+        iterations = method.iterations_for(prepared.noise)
+    result = solve(problem, method, iterations, TOLERANCE, callback=callback)
+    if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
+        notes.append(
+            f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
+        )
+        inside = make_method("certified", denoiser, problem, prepared.noise, options.strength)
+        assert isinstance(inside, LADMM)
+        # The theorem holds from any x0, with z0 = H x0 and the dual that belongs to it.
+        inside = replace(inside, z_start="blurred")
+        result = solve(problem, inside, options.certify, TOLERANCE, start=result.image, callback=callback)
+    checks = check_residual(problem, result.image)
+    return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
+
+
+def _needs_quadratic(options: Options) -> bool:
+    """Does the method need a quadratic data term?"""
+    method = _declared(options)
+    if not method.uses_data_term and options.gain is not None and not options.background:
+        return True  # the method looks at the mask only; a Poisson term would need a background
+    return method.needs_quadratic
+
+
+def _declared(options: Options) -> type[Method[Any]]:
+    """The class of the method, for what it declares."""
+    return method_class(options.method) if isinstance(options.method, str) else type(options.method)
+
+
+def _with_image(picture: Picture, image: Tensor) -> Picture:
+    """The picture with restored pixels; where an operator changes the size, without what belongs to the old pixels."""
+    pixels = image.cpu().to(picture.pixels.dtype)
+    if pixels.shape == picture.pixels.shape:
+        return picture.with_pixels(pixels)
+    return replace(picture, pixels=pixels, alpha=None, valid=None, blank_values=None)

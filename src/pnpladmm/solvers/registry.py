@@ -1,0 +1,58 @@
+"""Methods by name. Each is registered in its own file; other packages add theirs by entry points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from pnpladmm.denoisers.base import Denoiser
+from pnpladmm.registry import Registry
+from pnpladmm.solvers.method import Method
+from pnpladmm.solvers.problem import Problem
+from pnpladmm.tensors import InputError
+
+METHODS: Registry[type[Method[Any]]] = Registry("method", "pnpladmm.methods")
+"""Method classes by name. An entry point of the group `pnpladmm.methods` names a subclass of `Method`."""
+
+
+def method_class(name: str) -> type[Method[Any]]:
+    """The class registered under a name, for what it declares. `LADMM` and `primal_dual` are understood too."""
+    plain = name.lower().replace("_", "-")
+    kind: object = METHODS[plain if name not in METHODS and plain in METHODS else name]
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise InputError(f"method {name!r}: the entry point names a {type(kind).__name__}, not a subclass of Method")
+    return kind
+
+
+def make_method(
+    name: str,
+    denoiser: Denoiser,
+    problem: Problem,
+    sigma: Tensor,
+    strength: float = 1.0,
+    calls: int | None = None,
+) -> Method[Any]:
+    """Make a method with parameters that suit the noise.
+
+    Parameters
+    ----------
+    name : str
+        One of `METHODS.names()`.
+    denoiser : Denoiser
+        The prior.
+    problem : Problem
+        What is to be solved: some parameters depend on its norm and its data term.
+    sigma : Tensor
+        Noise levels, (B,), for pictures in [0, 1]. Each picture gets its own parameters.
+    strength : float
+        Scales `sigma_d`, and with its square the weight of the prior. 1 is the tuned smoothing, more is smoother.
+    calls : int, optional
+        The number of denoiser calls, for methods with a schedule.
+
+    Returns
+    -------
+    Method
+        Ready for `solve(problem, method)`.
+    """
+    return method_class(name).for_noise(denoiser, problem, sigma, strength, calls)

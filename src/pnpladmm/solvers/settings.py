@@ -1,0 +1,120 @@
+"""Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
+
+The table holds parameters at noise levels of 1, 10, 20 and 40 of 255 for each method of a denoiser, as
+`pnpladmm experiment tune` found them. A denoiser has `drunet`'s parameters where it has none of its own. How each entry
+was found is in docs/results.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from pnpladmm.denoisers.base import Promise, name_of, promise_of, weight_of
+from pnpladmm.tensors import InputError
+
+FILE = Path(__file__).with_name("settings.json")
+Row: TypeAlias = dict[str, float]
+Levels: TypeAlias = dict[float, Row]
+"""Noise level (of 255) -> parameters."""
+Table: TypeAlias = dict[str, dict[str, Levels]]
+"""Denoiser -> method -> noise level -> parameters."""
+
+NOISE_LEVELS = ("sigma_d", "sigma_start")
+"""Parameters that are noise levels: of 255 in the table, and proportional to the noise below its first level."""
+FAST_CALLS = (4, 8, 24)
+"""The numbers of denoiser calls that the annealed method was tuned for."""
+FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
+TV_WEIGHT = 6.0
+"""`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
+
+
+def convex_weight(denoiser: object) -> float:
+    """`lambda` for a convex prior: with it `lambda f = TV_WEIGHT TV(x)` for total variation of any weight."""
+    return TV_WEIGHT / weight_of(denoiser)
+
+
+def read_settings(path: Path) -> Table:
+    """The table of a file; an error of one line if it is not one."""
+    try:
+        content = json.loads(path.read_text())
+        return {
+            denoiser: {
+                method: {float(level): {key: float(value) for key, value in row.items()} for level, row in rows.items()}
+                for method, rows in methods.items()
+            }
+            for denoiser, methods in content.items()
+        }
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(
+            f"{path}: not a table of settings {{denoiser: {{method: {{noise: {{name: number}}}}}}}}"
+        ) from None
+
+
+@cache
+def shipped_settings() -> Table:
+    """The table that comes with the package."""
+    return read_settings(FILE)
+
+
+def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
+    """The parameters of a method, each (B,) on the CPU, at noise `sigma` (B,). All noise levels are in [0, 1]."""
+    table = shipped_settings()
+    levels = rows_of(table, name_of(denoiser), denoiser)[method]
+    rows = [at_noise(levels, 255 * float(level)) for level in sigma.reshape(-1)]
+    units = {name: 255.0 if name in NOISE_LEVELS else 1.0 for name in rows[0]}
+    return {name: torch.tensor([row[name] / unit for row in rows], dtype=torch.float64) for name, unit in units.items()}
+
+
+def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
+    """The methods of a denoiser; unknown gradient steps have `prox-drunet`'s, and what is not tuned is `drunet`'s."""
+    if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
+        name = GRADIENT_STEP
+    own = table.get(name, {})
+    # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
+    rest = {method: rows for method, rows in table.get(FALLBACK, {}).items() if method.partition(":")[0] not in own}
+    return {**rest, **own}
+
+
+def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
+    """The annealed method's parameters for a number of calls, interpolated between the tuned numbers of calls."""
+    low = max((n for n in FAST_CALLS if n <= calls), default=FAST_CALLS[0])
+    high = min((n for n in FAST_CALLS if n >= calls), default=FAST_CALLS[-1])
+    few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in (low, high))
+    share = math.log(calls / low) / math.log(high / low) if low < high else 0.0
+    pairs = {name: zip(few[name].tolist(), many[name].tolist(), strict=True) for name in few}
+    return {
+        name: torch.tensor([_between(a, b, share) for a, b in values], dtype=torch.float64)
+        for name, values in pairs.items()
+    }
+
+
+def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
+    """A row for a noise level (of 255), interpolated between its neighbours, constant beyond the last level.
+
+    Below the first level noise levels scale with the noise, because a network without biases is homogeneous.
+    """
+    known = sorted(levels)
+    if noise <= known[0]:
+        first = levels[known[0]]
+        return {name: v * noise / known[0] if name in NOISE_LEVELS else v for name, v in first.items()}
+    if noise >= known[-1]:
+        return dict(levels[known[-1]])
+    low = max(n for n in known if n <= noise)
+    high = min(n for n in known if n > noise)
+    share = math.log(noise / low) / math.log(high / low)
+    return {name: _between(v, levels[high][name], share) for name, v in levels[low].items()}
+
+
+def _between(a: float, b: float, share: float) -> float:
+    """Linear in the logarithms; linear where one of the two is 0."""
+    return a ** (1 - share) * b**share if a > 0 and b > 0 else (1 - share) * a + share * b
