@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +17,8 @@ import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold, Tikhonov
 from pnpladmm.metrics import psnr
-from pnpladmm.solvers import Method, Progress, annealed
+from pnpladmm.solvers import Method, Progress, Workspace, annealed
+from pnpladmm.solvers.annealed import AnnealedState
 
 SIGMA = 0.05
 SMOOTH = 1.3 / SIGMA**2
@@ -323,16 +327,33 @@ def test_without_record_the_picture_is_the_same_and_the_history_short() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_run_leaves_nothing_in_its_problem(fails: bool) -> None:
-    """What a GPU recorded for it is large, and good for that run only."""
+def test_a_workspace_is_made_for_a_run_and_freed_with_it(fails: bool) -> None:
+    """What a GPU records for a run is large, and good for that run only. The problem stays what it was."""
     problem, _ = small_problem()
+    before = dict(vars(problem))
+    seen: list[weakref.ref[Workspace]] = []
 
-    def leave(x: Tensor, sigma: object) -> Tensor:
-        problem.kept["graph"] = x
-        if fails:
-            raise ArithmeticError
-        return x
+    class Watched(pl.Annealed):
+        def step_in(self, workspace: Workspace | None, problem: pl.Problem, state: AnnealedState) -> AnnealedState:
+            assert workspace is not None
+            assert not seen or seen[-1]() is workspace  # the same in all steps
+            seen.append(weakref.ref(workspace))
+            if fails and len(seen) == 2:
+                raise ArithmeticError
+            return super().step_in(workspace, problem, state)
 
     with pytest.raises(ArithmeticError) if fails else nullcontext():
-        pl.solve(problem, pl.Annealed(leave, 0.02, calls=2))
-    assert problem.kept == {}
+        pl.solve(problem, Watched(SoftThreshold(), 0.02, calls=2))
+    assert len(seen) == 2
+    gc.collect()  # the traceback of the error held it
+    assert all(workspace() is None for workspace in seen)
+    derived = {"shape", "norm_squared", "colour_planes"}
+    assert {name: value for name, value in vars(problem).items() if name not in derived} == before
+
+
+def test_steps_by_hand_are_those_of_the_loop(method: Method[Any]) -> None:
+    problem, _ = small_problem()
+    state = method.init(problem)
+    for _ in range(3):
+        state = method.step(problem, state)
+    assert torch.equal(state.x, pl.solve(problem, method, 3, 0).image)
