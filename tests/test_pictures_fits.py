@@ -62,7 +62,7 @@ def test_fits_scaled_integers(tmp_path: Path, bitpix: int) -> None:
     assert np.log2(picture.scale) % 1 == 0
     assert again(path).read_bytes() == path.read_bytes()
     written = write_picture(tmp_path / "b.fits", picture.with_pixels(picture.pixels * 4))
-    assert written.clipped > 0
+    assert written.clipped_samples > 0
 
 
 def test_fits_blank_and_nan_are_masked_and_come_back(tmp_path: Path) -> None:
