@@ -121,6 +121,8 @@ def test_fits_packed_by_gzip_or_tiles(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert gzip.decompress(again(packed).read_bytes()) == plain.read_bytes()
     tiles = tmp_path / "c.fits"
+    samples = np.zeros((300, 300), "uint16")  # far smaller in the file than decoded
+    samples[7, 9] = 40_000
     header = fits.Header([("OBJECT", "M 31")])
     fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(samples, header, "SCI")]).writeto(tiles)
     assert "tile" in read_picture(tiles).notes[0]
