@@ -1,4 +1,4 @@
-"""The demonstration: what it writes and says, that the shipped network beats total variation, that importing is quick."""
+"""The demonstration: what it writes and says; the shipped network beats total variation; importing is quick."""
 
 from __future__ import annotations
 
