@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 import tifffile
 from PIL import Image
 
+import pnpladmm
 from conftest import Run
 from pnpladmm.pictures import read_picture
 
@@ -124,8 +126,50 @@ def test_stacks_go_page_by_page_and_reports_are_written(run: Run, files: Path) -
     assert tifffile.imread(files / "out.tif").shape == pages.shape
     page = (files / "out.tif.report" / "report.html").read_text()
     assert "Certificate" in page
-    assert page.count("<img") == 4
-    assert json.loads((files / "out.tif.report" / "report.json").read_text())["parameters"]["method"] == "LADMM"
+    told = json.loads((files / "out.tif.report" / "report.json").read_text())
+    assert told["parameters"]["method"] == "LADMM"
+    assert told["noise"] == pytest.approx(2)
+    drawings = page.count("data:image/svg+xml")
+    assert drawings == 2  # relative change, objective
+    assert page.count("<img") == 4 + drawings  # before, after, blur, residual
+    assert "out.tif" not in page.split("Parameters")[0]
+    assert sorted(p.name for p in (files / "out.tif.report").glob("*.png")) == ["after.png", "before.png", "blur.png"]
+
+
+def test_what_a_run_says(run: Run, files: Path) -> None:
+    """The noise that was assumed; a certificate only where there is one, or where one was asked for."""
+    simulated(run)
+    common = ["restore", "y.tif", "--blur", "y.tif.blur.npz", "-o", "x.tif", "--iterations", "2", "--denoiser"]
+    said = {}
+    for name, extra in {
+        "light": ["light", "--noise", "3"],
+        "light, certified": ["light", "--method", "Certified"],
+        "soft, asked": ["identity", "--method", "ladmm", "--certify", "2"],
+        "tv": ["tv"],
+    }.items():
+        code, _, said[name] = run(*common, *extra)
+        assert code == 0, said[name]
+        assert "no theorem" not in said[name]
+        assert "outside" not in said[name]
+    assert "noise 3.00 of 255" in said["light"]
+    assert "convergence" not in said["light"]
+    assert "convergence proved on one assumption" in said["light, certified"]
+    assert "converge to the best picture for this prior" in said["tv"]
+    assert "convergence proved" in said["soft, asked"]
+    code, out, _ = run(*common, "light", "--json")
+    assert json.loads(out)["done"][0]["certificate"]["level"] == "outside"
+
+
+def test_markup_in_names_is_text(run: Run, files: Path) -> None:
+    """A file's name is somebody else's text: the report shows it, and does not run it."""
+    name = "<img src=x onerror=alert(1)>.tif"
+    (files / name).write_bytes((files / "sharp.tif").read_bytes())
+    options = ["--denoiser", "tv", "--iterations", "2", "--noise", "2", "--report"]
+    code, _, err = run("restore", name, "--blur", "kernel.npy", "-o", "x.tif", *options)
+    assert code == 0, err
+    page = (files / "x.tif.report" / "report.html").read_text()
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;.tif" in page
 
 
 def test_masks_variance_counts_and_linear_light(run: Run, files: Path) -> None:
@@ -337,6 +381,23 @@ def test_bad_input_is_one_line_and_the_right_exit_code(name: str, run: Run, file
         assert len(err.strip().splitlines()) == 1, err
     leftovers = {p.name for p in files.rglob("*")} - set(before) - {"out"}
     assert not leftovers
+
+
+def test_python_m_pnpladmm_is_the_command() -> None:
+    said = subprocess.run([sys.executable, "-m", "pnpladmm", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == pnpladmm.__version__
+
+
+def test_options_and_parameters_have_the_same_names(run: Run) -> None:
+    """All that decides a picture can be said on both sides."""
+    parameters = set(inspect.signature(pnpladmm.restore).parameters)
+    code, out, _ = run("restore", "--help")
+    assert code == 0
+    only_python = {"picture", "axes", "progress", "callback"}
+    for name in parameters - only_python:
+        assert f"--{name}" in out, name
+    for names in (pnpladmm.METHODS, pnpladmm.DENOISERS):
+        assert all(name in out for name in names)
 
 
 def test_help_has_examples(run: Run) -> None:

@@ -55,7 +55,7 @@ def test_all_three_work_from_the_command_line(folder: Path) -> None:
 def test_the_reader_works_inside_yaml(folder: Path) -> None:
     done = command(folder, "inspect", "blur.yaml", "--picture", "photo.png")
     assert done.returncode == 0, done.stderr
-    assert "2 kernels" in done.stdout
+    assert "2 of 9x9" in done.stdout
     (folder / "psf.toy").write_text("TOYBLUR none")
     refused = command(folder, "inspect", "blur.yaml", "--picture", "photo.png")
     assert refused.returncode == 2

@@ -18,7 +18,7 @@ import torch
 
 from experiment_cases import FEW, quick, result
 from pnpladmm.workshop.experiments import batches
-from pnpladmm.workshop.experiments.protocol import chosen_methods
+from pnpladmm.workshop.experiments.comparison import chosen_methods
 from pnpladmm.workshop.experiments.store import Store
 from pnpladmm.workshop.experiments.table import make_table
 from pnpladmm.workshop.experiments.tuning import tune

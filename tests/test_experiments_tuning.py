@@ -13,7 +13,7 @@ from experiment_cases import check_files, quick, result
 from pnpladmm.solvers.settings import Table, read_settings, shipped_settings
 from pnpladmm.tensors import PerPicture
 from pnpladmm.workshop.experiments import setup as experiment_setup
-from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods, settings_of
+from pnpladmm.workshop.experiments.comparison import COMPARED, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.table import make_table
 from pnpladmm.workshop.experiments.tuning import tune
 
@@ -72,7 +72,7 @@ def test_tuned_settings_are_a_table_the_experiments_read(tmp_path: Path) -> None
 
 
 def test_settings_lie_inside_the_search_space() -> None:
-    for method in METHODS:
+    for method in COMPARED:
         for noise in (1.0, 10.0, 20.0, 40.0):
             for denoiser in ("light", "prox-drunet"):
                 row = settings_of(shipped_settings(), denoiser, pl.load_denoiser("tv"), method, noise)

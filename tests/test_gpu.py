@@ -7,14 +7,15 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from pnpladmm.solvers.recorded import Recorded
 from torch import Tensor
 
 import pnpladmm as pl
 from pnpladmm.denoisers import TotalVariation
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.solvers import Progress, conjugate_gradient
-from pnpladmm.solvers.conjugate_gradient import DataStep
+from pnpladmm.solvers import Progress, Workspace, workspace
+from pnpladmm.solvers.annealed import AnnealedState
+from pnpladmm.solvers.cuda_graph import RecordedDescents, RecordedProcedure
+from pnpladmm.solvers.data_step import DataStep
 
 pytestmark = [
     pytest.mark.gpu,
@@ -170,46 +171,59 @@ def test_preconditioned_solves_agree_with_the_cpu() -> None:
 @pytest.mark.parametrize("by_plane", [True, False])
 def test_recorded_steps_are_the_steps(by_plane: bool, weighted: bool) -> None:
     """Two problems in turn, with another `a`, another picture and another number of steps each time."""
-    problems = []
+    problems: list[tuple[pl.Problem, Workspace]] = []
     for boundary in ("circular", "unknown"):
         operator = segments(boundary=boundary)
         y = operator.forward(torch.rand(3, 3, *operator.scene, device="cuda"))
         precision = torch.rand(3, 1, *operator.observed, device="cuda") * 1e4
-        problems.append(pl.Problem(y, operator, pl.WeightedGaussian(precision) if weighted else pl.Gaussian(0.01)))
+        problem = pl.Problem(y, operator, pl.WeightedGaussian(precision) if weighted else pl.Gaussian(0.01))
+        problems.append((problem, Workspace()))
     for k, steps in enumerate(([9, 5, 2], [6, 6, 3], [1, 1, 1], [12, 4, 4])):
         iterations = torch.tensor([steps] * 3) if by_plane else torch.tensor([steps[0], steps[1], steps[0]])
         a = torch.tensor([2.0, 30.0, 9.0], device="cuda").view(3, 1, 1, 1) * 4**k
-        for problem in problems:
+        for problem, kept in problems:
             p, planes = problem.precision_for("test"), problem.colour_planes if by_plane else None
             v, z = torch.rand(2, *problem.shape, device="cuda")
-            once, kept = (
-                DataStep(problem.operator, p, problem.observed, iterations, 1e-9, planes, kept).solve(a, v, z)
-                for kept in (None, problem.kept)
-            )
-            for expected, found in zip(once, kept, strict=True):
+            step = DataStep(problem.operator, p, problem.observed, iterations, 1e-9, planes)
+            once, again = (step.solve(a, v, z, workspace=used) for used in (None, kept))
+            for expected, found in zip(once, again, strict=True):
                 torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
-    for problem in problems:
-        (system,) = problem.kept.values()
-        assert all(step._graph is not None for _, step in system.buffers._kept.values())
+    for _, kept in problems:
+        (system,) = kept.systems.values()
+        assert isinstance(system.prepare, RecordedDescents)
+        assert system.prepare.descents
+        assert all(step.is_recorded for _, step in system.prepare.descents.values())
 
 
 def test_a_run_with_recorded_steps_is_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Annealed and ADMM, again and again on one problem: nothing is left there, and no memory is taken anew."""
+    """Annealed and ADMM, again and again on one problem: steps are recorded, and no memory is taken anew."""
     operator = segments()
     problem = pl.Problem(operator.forward(torch.rand(3, 3, 64, 64, device="cuda")), operator, pl.Gaussian(0.01))
     tv = TotalVariation()
-    methods = pl.Annealed(tv, 0.03, cg_iterations=5), pl.ADMM(tv, 0.03, rho=100.0)
+    recorded: list[bool] = []
+
+    class Watched(pl.Annealed):
+        def step_in(self, workspace: Workspace | None, problem: pl.Problem, state: AnnealedState) -> AnnealedState:
+            new = super().step_in(workspace, problem, state)
+            assert workspace is not None
+            recorded.append(bool(workspace.systems))
+            return new
+
+    methods = Watched(tv, 0.03, cg_iterations=5), pl.ADMM(tv, 0.03, rho=100.0)
     images = [pl.solve(problem, method, 6, 0).image for method in methods * 2]
-    assert problem.kept == {}
+    assert recorded
+    assert all(recorded)
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
     for method in methods * 3:
         pl.solve(problem, method, 6, 0)
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() <= before
-    monkeypatch.setattr(conjugate_gradient, "RECORDED_SAMPLES", 0)
+    monkeypatch.setattr(workspace, "RECORDED_SAMPLES", 0)
+    recorded.clear()
     for image, method in zip(images, methods * 2, strict=True):
         torch.testing.assert_close(image, pl.solve(problem, method, 6, 0).image, rtol=0, atol=1e-5)
+    assert not any(recorded)
 
 
 def test_what_is_recorded_runs_on_what_lies_there() -> None:
@@ -219,10 +233,11 @@ def test_what_is_recorded_runs_on_what_lies_there() -> None:
         runs.append(1)
         x.add_(torch.ones(4, device="cuda").mul_(2))
 
-    recorded = Recorded(add, x.device)
+    recorded = RecordedProcedure(add, x.device)
     for k in range(5):
         recorded()
         assert x.tolist() == [2.0 * (k + 1)] * 4
+    assert recorded.is_recorded
     assert len(runs) == 2
     x.zero_()
     recorded()

@@ -97,7 +97,8 @@ def test_python_and_the_command_line_write_the_same_pixels(name: str, run: Run, 
     assert Path(f"python{Path(file).suffix}").read_bytes() == Path(out).read_bytes()
     command, python = (pl.read_picture(f"{n}{Path(file).suffix}").pixels for n in ("command", "python"))
     assert torch.equal(command, python)
-    np.testing.assert_array_equal(pl.read_picture(out).to_array(), np.asarray(result))
+    if not file.endswith(".jpg"):  # which changes the samples again
+        np.testing.assert_array_equal(pl.read_picture(out).to_array(), np.asarray(result))
     done = json.loads(told)["done"][0]
     assert done["notes"][: len(result.notes)] == list(result.notes)
     assert done["warnings"] == list(result.warnings)

@@ -345,7 +345,7 @@ def test_a_workspace_is_made_for_a_run_and_freed_with_it(fails: bool) -> None:
     with pytest.raises(ArithmeticError) if fails else nullcontext():
         pl.solve(problem, Watched(SoftThreshold(), 0.02, calls=2))
     assert len(seen) == 2
-    gc.collect()  # the traceback of the error holds frames
+    gc.collect()  # the traceback of the error held it
     assert all(workspace() is None for workspace in seen)
     derived = {"shape", "norm_squared", "colour_planes"}
     assert {name: value for name, value in vars(problem).items() if name not in derived} == before

@@ -13,6 +13,7 @@ from pnpladmm.pictures.arrays import Array
 
 if TYPE_CHECKING:
     from PIL.Image import Exif, Image
+    from tifffile import TiffPage
 
 ORIENTATION, CAMERA, POSITION, INTEROPERABILITY, WIDTH, HEIGHT = 274, 34665, 34853, 40965, 40962, 40963
 # What IFD0 of an EXIF block and the main directory of a TIFF share: camera, times, people.
@@ -74,20 +75,23 @@ def block_of(image: Image) -> bytes | None:
     return _shared(exif, {ORIENTATION}) if image.format == "TIFF" else exif.tobytes()[6:] if exif else None
 
 
-def from_tiff(file: IO[bytes], offset: int, order: str, big: bool) -> tuple[bytes | None, list[str]]:
-    """The EXIF block of what the TIFF directory at `offset` says of camera, times and people, and notes."""
+def from_tiff(file: IO[bytes], page: TiffPage) -> tuple[bytes | None, list[str]]:
+    """The EXIF block of what a TIFF page says of camera, times and people, and notes."""
     from PIL.Image import Exif
 
+    order, big = page.parent.byteorder, page.parent.is_bigtiff
+    notes = ["its GPS position is left out"] if POSITION in page.tags else []
     exif = Exif()
     exif.endian, exif.bigtiff = order, big
+    if not any(tag in page.tags for tag in SHARED_TAGS):
+        return None, notes
     try:
-        if big and order == ">":
-            raise ValueError("Pillow reads no big-endian BigTIFF")
-        exif.load_from_fp(file, offset)
-        notes = ["its GPS position is left out"] if POSITION in exif else []
-        return _shared(exif), notes
+        if not (big and order == ">"):  # which Pillow does not read
+            exif.load_from_fp(file, page.offset)
+            return _shared(exif), notes
     except Exception:  # Pillow raises anything for damaged directories
-        return None, ["its EXIF data are damaged, or in a big-endian BigTIFF, and left out"]
+        pass
+    return None, [*notes, "its EXIF data cannot be read and are left out"] if CAMERA in page.tags else notes
 
 
 def texts(block: bytes) -> dict[int, bytes]:

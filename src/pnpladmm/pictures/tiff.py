@@ -60,18 +60,9 @@ STRUCTURE = frozenset(
     | {512, 513, 514, 529, 530, 531, 532, exif.CAMERA, exif.POSITION}
 )
 NANOMETRES = {
-    "nm": 1,
-    "micron": 1000,
-    "microns": 1000,
-    "um": 1000,
-    "µm": 1000,
-    "μm": 1000,
-    "\\u00B5m": 1000,
-    "mm": 10**6,
-    "cm": 10**7,
-    "m": 10**9,
-    "inch": 25_400_000,
-}
+    "nm": 1, "micron": 1000, "microns": 1000, "um": 1000, "µm": 1000, "\u03bcm": 1000, "\\u00B5m": 1000,
+    "mm": 10**6, "cm": 10**7, "m": 10**9, "inch": 25_400_000,
+}  # fmt: skip
 
 
 def read(path: Path, name: str, max_bytes: int) -> Raw:
@@ -91,7 +82,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         layout = _layout(tif, series, pages, notes)
         values, layout, scale = _plain(values, layout, page, tif.is_imagej or tif.is_ome, notes, name)
         with path.open("rb") as file:
-            block, more = exif.from_tiff(file, pages[0].offset, tif.byteorder, tif.is_bigtiff)
+            block, more = exif.from_tiff(file, pages[0])
         said = pages[0].tags.valueof(exif.ORIENTATION, default=1)
     orientation = said if isinstance(said, int) and 1 <= said <= 8 else 1
     samples, alpha = layout.stack(values)

@@ -119,10 +119,11 @@ def _resolution_options(resolution: Resolution | None) -> dict[str, Any]:
         return {}
     if resolution.unit == "metre":
         resolution = resolution.to("cm")
-    parts = [value.limit_denominator(10**6 if value < 4000 else 10**3) for value in (resolution.x, resolution.y)]
-    # A fraction that was in a TIFF fits as it is: numerator and denominator of 32 bits.
-    exact = all(max(v.numerator, v.denominator) < 2**32 for v in (resolution.x, resolution.y))
-    x, y = (resolution.x, resolution.y) if exact else parts
+    x, y = (
+        # A fraction that was in a TIFF fits as it is.
+        v if max(v.numerator, v.denominator) < 2**32 else v.limit_denominator(10**6 if v < 4000 else 10**3)
+        for v in (resolution.x, resolution.y)
+    )
     if not (0 < x.numerator < 2**32 and 0 < y.numerator < 2**32):
         return {}
     unit = next(code for code, name in UNITS.items() if name == resolution.unit)

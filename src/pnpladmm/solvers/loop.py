@@ -159,6 +159,8 @@ def _iterate(
                 break
     except KeyboardInterrupt:
         return state, True
+    finally:
+        workspace.systems.clear()  # the traceback of an error would keep them
     return state, False
 
 

@@ -56,7 +56,7 @@ def table(
     reuse: Reuse = False,
 ) -> None:
     """Table 1: methods against noise, with the paper's figures beside ours."""
-    from pnpladmm.workshop.experiments.protocol import chosen_methods
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
     from pnpladmm.workshop.experiments.table import make_table, table_name
 
     noise = noise or ("10,40" if quick else None)
@@ -84,8 +84,8 @@ def convergence(
     reuse: Reuse = False,
 ) -> None:
     """Figure 2: PSNR against time and against denoiser calls."""
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
     from pnpladmm.workshop.experiments.curves import make_convergence
-    from pnpladmm.workshop.experiments.protocol import chosen_methods
 
     setup = make_setup(out, noise, denoiser, data, count, batch, device, settings, kernels, seed, quick, reuse)
     make_convergence(setup, chosen_methods(methods))
@@ -131,8 +131,8 @@ def splitting(
     reuse: Reuse = False,
 ) -> None:
     """Changes of x and z from iteration to iteration."""
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
     from pnpladmm.workshop.experiments.curves import make_splitting
-    from pnpladmm.workshop.experiments.protocol import chosen_methods
 
     setup = make_setup(out, noise, denoiser, data, count, batch, device, settings, kernels, seed, quick, reuse)
     make_splitting(setup, chosen_methods(methods))
@@ -178,8 +178,8 @@ def gallery(
     reuse: Reuse = False,
 ) -> None:
     """Sheets of pictures with enlarged parts, PSNR under each."""
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
     from pnpladmm.workshop.experiments.gallery import make_gallery
-    from pnpladmm.workshop.experiments.protocol import chosen_methods
 
     setup = make_setup(out, noise, denoiser, data, count, batch, device, settings, kernels, seed, quick, reuse)
     make_gallery(setup, chosen_methods(methods))
@@ -207,7 +207,7 @@ def tune(
     reuse: Reuse = False,
 ) -> None:
     """Tune methods on the tuning pictures: OUT/settings.json is the table, OUT/tune.sqlite holds the trials."""
-    from pnpladmm.workshop.experiments.protocol import chosen_methods
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
     from pnpladmm.workshop.experiments.tuning import tune as run_tuning
 
     setup = make_setup(out, noise, denoiser, data, count, batch, device, settings, kernels, seed, quick, reuse)
@@ -237,8 +237,8 @@ def everything(
     reuse: Reuse = False,
 ) -> None:
     """Everything but tuning and proof: the tables of all tasks, convergence, parameters, splitting, gallery."""
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
     from pnpladmm.workshop.experiments.everything import run_everything
-    from pnpladmm.workshop.experiments.protocol import chosen_methods
 
     setup = make_setup(out, noise, denoiser, data, count, batch, device, settings, kernels, seed, quick, reuse)
     for name in run_everything(setup, chosen_methods(methods), read_tasks(task)):

@@ -12,9 +12,9 @@ from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.solvers import Progress
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.batches import Clock, columns, warm_up
+from pnpladmm.workshop.experiments.comparison import Compared, iterative
 from pnpladmm.workshop.experiments.curves_page import draw_convergence, draw_splitting
 from pnpladmm.workshop.experiments.output import write_result
-from pnpladmm.workshop.experiments.protocol import Compared, iterative
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.experiments.comparison import Compared, iterative
 from pnpladmm.workshop.experiments.curves import make_convergence, make_splitting
 from pnpladmm.workshop.experiments.curves_page import draw_convergence, draw_splitting
 from pnpladmm.workshop.experiments.gallery import draw_gallery, make_gallery
 from pnpladmm.workshop.experiments.output import write_page
 from pnpladmm.workshop.experiments.proof_page import draw_proof
-from pnpladmm.workshop.experiments.protocol import Compared, iterative
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.stability import make_parameters

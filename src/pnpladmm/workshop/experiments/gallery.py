@@ -13,8 +13,8 @@ from torch import Tensor
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.batches import Batch
+from pnpladmm.workshop.experiments.comparison import Compared
 from pnpladmm.workshop.experiments.output import figure, write_csv, write_page, write_result
-from pnpladmm.workshop.experiments.protocol import Compared
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.store import write_npz
 from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units

@@ -21,9 +21,9 @@ from pnpladmm.solvers.ladmm import LADMMState
 from pnpladmm.solvers.settings import Row
 from pnpladmm.tensors import squared_norm
 from pnpladmm.workshop.experiments.batches import Batch, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.proof_page import draw_proof
-from pnpladmm.workshop.experiments.protocol import Compared, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units
 

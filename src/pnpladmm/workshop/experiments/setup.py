@@ -17,8 +17,8 @@ from pnpladmm.restoration import check_device
 from pnpladmm.solvers.settings import Row, Table, read_settings, shipped_settings
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.batches import Batch
+from pnpladmm.workshop.experiments.comparison import Compared, settings_of
 from pnpladmm.workshop.experiments.dataset import LARGEST_SIGMA, Dataset, Sample, load_dataset
-from pnpladmm.workshop.experiments.protocol import Compared, settings_of
 from pnpladmm.workshop.experiments.samples import Split, Task
 from pnpladmm.workshop.experiments.store import Store, file_digest
 

@@ -27,8 +27,8 @@ from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.solvers import LADMM, Progress, Result, Status
 from pnpladmm.solvers.settings import Row
 from pnpladmm.workshop.experiments.batches import Batch, columns, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared, chosen_methods
 from pnpladmm.workshop.experiments.output import write_result
-from pnpladmm.workshop.experiments.protocol import Compared, chosen_methods
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.stability_page import draw_parameters, linear_limit
 from pnpladmm.workshop.experiments.units import Advance, Unit, run_units

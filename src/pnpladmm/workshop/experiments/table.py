@@ -11,9 +11,9 @@ from typing import Any
 
 from pnpladmm.solvers import Status
 from pnpladmm.workshop.experiments.batches import Batch, Clock, warm_up
+from pnpladmm.workshop.experiments.comparison import Compared
 from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.paper import SECONDS, figures_of
-from pnpladmm.workshop.experiments.protocol import Compared
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.scoring import METRICS, Judge
 from pnpladmm.workshop.experiments.setup import Setup
@@ -35,8 +35,8 @@ def table_name(task: str) -> str:
 
 def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur") -> dict[str, Any]:
     """Score every method at every noise level on the test pictures; write `table.json` and what is drawn from it."""
-    if task == "inpainting":  # without a blur there is nothing for Richardson-Lucy to undo: gaps stay black
-        methods = [method for method in methods if method.kind != "richardson-lucy"]
+    if task == "inpainting":  # without a prior the gaps stay black
+        methods = [method for method in methods if method.uses_denoiser]
     judge = Judge(setup.where, brief=setup.quick)
     units: list[Unit] = []
     loaded = setup.samples("test", task, COUNT)

@@ -23,9 +23,9 @@ from pnpladmm.solvers import Status, solve
 from pnpladmm.solvers.settings import Row, Table
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.batches import Batch
+from pnpladmm.workshop.experiments.comparison import Compared
 from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.progress import Progress
-from pnpladmm.workshop.experiments.protocol import Compared
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.store import code_digest, digest
@@ -197,7 +197,7 @@ def _suggest(trial: optuna.Trial, search: Search) -> Row:
         if span.whole:
             found[name] = float(trial.suggest_int(name, round(low), round(high), log=True))
         else:
-            found[name] = trial.suggest_float(name, low, high, log=not span.even)
+            found[name] = trial.suggest_float(name, low, high, log=not span.linear)
     return found
 
 

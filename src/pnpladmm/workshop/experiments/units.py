@@ -11,8 +11,8 @@ from pnpladmm.solvers import Method, Result
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.solvers.settings import Row
 from pnpladmm.workshop.experiments.batches import Batch, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared
 from pnpladmm.workshop.experiments.progress import Progress
-from pnpladmm.workshop.experiments.protocol import Compared
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.setup import Setup
 
