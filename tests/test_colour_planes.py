@@ -15,7 +15,7 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import Tikhonov
-from pnpladmm.report import _parameters
+from pnpladmm.report.summary import parameters
 from pnpladmm.solvers.annealed import MOST_STEPS
 from pnpladmm.solvers.colour import MIN_STEPS, ColourPlanes
 from pnpladmm.solvers.conjugate_gradient import Descent, descend
@@ -306,4 +306,4 @@ def test_a_report_names_the_steps_of_each_plane() -> None:
     method = pl.Annealed(
         Tikhonov(), 0.03, calls=2, cg_iterations=torch.tensor([[[6, 4, 2], [5, 3, 2]], [[9, 9, 9]] * 2])
     )
-    assert _parameters(method)["cg_iterations"] == "[[6, 4, 2], [5, 3, 2]]"
+    assert parameters(method)["cg_iterations"] == "[[6, 4, 2], [5, 3, 2]]"

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from pnpladmm.solvers.recorded import Recorded
 from torch import Tensor
 
 import pnpladmm as pl
