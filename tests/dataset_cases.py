@@ -75,7 +75,7 @@ def load(folder: Path | str, sigma: float = LOW, **settings: Any) -> Dataset:
 
 def same(a: Sample, b: Sample) -> None:
     """Bit for bit."""
-    assert (a.name, a.sigma, a.task, a.recipe) == (b.name, b.sigma, b.task, b.recipe)
+    assert (a.name, a.sigma, a.task, a.origin) == (b.name, b.sigma, b.task, b.origin)
     tensors = [(s.sharp, s.observed, s.blur.kernels, s.blur.weights, s.regions, s.mask) for s in (a, b)]
     for one, other in zip(*tensors, strict=True):
         assert (one is None) == (other is None)

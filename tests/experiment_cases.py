@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-from pnpladmm.workshop.experiments.running import Setup
+from pnpladmm.workshop.experiments.setup import Setup
 
 FEW = "richardson-lucy,ista,ladmm,fast-8"
 
@@ -44,5 +44,5 @@ def check_files(out: Path, name: str, *figures: str) -> None:
         assert ElementTree.parse(out / f"{figure}.svg").getroot().tag.endswith("svg")
     page = (out / f"{name}.html").read_text()
     assert page.count("data:image/") >= len(figures or (name,))
-    assert "src='http" not in page
+    assert 'src="http' not in page
     assert not list(out.glob(".*.part"))

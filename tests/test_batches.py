@@ -10,9 +10,10 @@ from torch import Tensor
 
 import pnpladmm as pl
 from pnpladmm.operators import convolution, kernel_order
-from pnpladmm.operators.convolution import BankData, DenseBank, Domain
+from pnpladmm.operators.convolution import DenseBank
 from pnpladmm.operators.kernel_order import KernelOrder
 from pnpladmm.operators.preconditioner import LocalWiener, Patch, Regions
+from pnpladmm.operators.windows import BankData, Domain
 
 DOUBLE = torch.float64
 

@@ -292,6 +292,22 @@ def test_the_timed_run_counts_calls_and_changes_nothing() -> None:
         assert torch.equal(before, again)
 
 
+def test_a_timed_preconditioner_is_the_one_inside() -> None:
+    problem, _ = scenes.make_problem((40, 48), 3, 0.04, CPU, side=9)
+    r = torch.randn(problem.shape, generator=torch.Generator().manual_seed(0))
+    precision, first, second = torch.tensor(625.0), torch.tensor(30.0), torch.tensor(3.0)
+    spans = Spans(CPU)
+    made = instruments.timed_operator(problem.operator, spans).preconditioner(precision, first)
+    assert made is not None
+    made(r)
+    made.set(second)
+    expected = problem.operator.preconditioner(precision, second)
+    assert expected is not None
+    torch.testing.assert_close(made(r), expected(r), rtol=1e-6, atol=0)
+    assert not made.recordable
+    assert spans.calls[PRECONDITIONER] == 3
+
+
 def test_operations_are_counted() -> None:
     assert instruments.operations_per_pixel(load_denoiser("light"), 3, CPU) == 2 * 211_520
     assert instruments.operations_per_pixel(load_denoiser("tv"), 3, CPU) is None

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import pnpladmm as pl
 from conftest import dense, dense_adjoint, positive_blur
 from pnpladmm.operators import convolution
-from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, TransposedBank
+from pnpladmm.operators.convolution import BoxBank, DenseBank, TransposedBank
+from pnpladmm.operators.windows import BankData
 
 BOUNDARIES = ["circular", "replicate", "reflect", "zero", "unknown"]
 ORDERS = ["convolve-then-weight", "weight-then-convolve"]

@@ -15,7 +15,7 @@ import tifffile
 from astropy.io import fits
 
 from blur_cases import SIZE, comet, unit
-from pnpladmm.blur import Blur, read_blur, write_blur
+from pnpladmm.blur import Blur, draw_blur, read_blur, write_blur
 from pnpladmm.tensors import InputError
 from test_blur_astronomy import write_psfex
 
@@ -223,6 +223,7 @@ CASES: dict[str, tuple[str, Make, str]] = {
     "PSFEx without zero points": ("f.psf", psfex_with(POLZERO2=None), "POLZERO2"),
     "PSFEx in groups": ("f.psf", psfex_with(POLNGRP=2), "2 groups"),
     "PSFEx of absurd sampling": ("f.psf", psfex_with(PSF_SAMP=0.0), "PSF_SAMP"),
+    "PSFEx with a word for a number": ("f.psf", psfex_with(PSF_SAMP="wide"), "cannot be read .*wide"),
     "PSFEx axes": ("f.psf", psfex_with(PSFAXIS1=20), "PSFAXIS"),
     "PSFEx of two chips": ("f.psf", two_chips, "holds 2 chips"),
     "map below zero": ("m.npy", npy(np.full(SIZE, -1.0), kind="gaussian"), "down to -1"),
@@ -283,6 +284,9 @@ def test_other_bad_calls(tmp_path: Path) -> None:
     blur = Blur(np.stack([K]), np.ones((1, *SIZE)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"written as \.npz"):
         write_blur(tmp_path / "b.fits", blur)
+    with pytest.raises(InputError, match=r"written as \.png"):
+        draw_blur(blur, tmp_path / "b.doc")
+    assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="row 48"):
         blur.psf_at(48, 0)
     with pytest.raises(InputError, match="kernels have shape"):

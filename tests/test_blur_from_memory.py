@@ -217,6 +217,11 @@ def test_a_blur_and_a_path(tmp_path: Path) -> None:
     check_shows(as_blur(f"{tmp_path}/bank.npz#1", SIZE), 20, 33, placed(BANK[1], 20, 33))
 
 
+def test_numbers_may_be_numpys() -> None:
+    chosen = as_blur(BANK, np.array(SIZE), index=np.int64(1), background=np.float32(0))  # type: ignore[arg-type]
+    check_shows(chosen, 20, 33, placed(BANK[1], 20, 33))
+
+
 MASKED = np.ma.masked_array(KERNEL, mask=0.01 * KERNEL.max() > KERNEL)
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "None": (None, {}, r"a NoneType is no blur: give a PSF \(k, k\)"),
@@ -256,6 +261,12 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unknown names": ({"foo": KERNEL, "bar": KERNEL}, {}, "holds foo, bar"),
     "a bad index": (BANK, {"index": -1}, "index -1"),
     "an index in words": (BANK, {"index": "one"}, "index 'one'"),
+    "half an index": (BANK, {"index": 1.5}, "index 1.5: give a whole number"),
+    "a kind that is an array": (KERNEL, {"kind": KERNEL}, "kind array.*choose one of"),
+    "a background that is an array": (KERNEL, {"background": KERNEL}, "background array"),
+    "a size that is a picture": (KERNEL, {"size": KERNEL}, "size array.*give the picture's"),
+    "no tolerance": (KERNEL, {"tolerance": None}, "tolerance None"),
+    "too few kernels": (KERNEL, {"most": 0}, "most 0: give a whole number of 1 or more"),
     "normalise in words": (KERNEL, {"normalise": "no"}, "normalise 'no'"),
 }
 

@@ -145,7 +145,7 @@ def test_a_toy_without_generality_comes_before_the_readers_of_this_package(tmp_p
     assert read_blur(tmp_path / "k.toy", SIZE).source == "a toy"
     READERS.register("zzz")(Everything)
     assert isinstance(readers()[0], Everything)
-    with pytest.raises(Exception, match="utf-8"):
+    with pytest.raises(InputError, match=r"k\.npy: cannot be read \(UnicodeDecodeError"):
         read_blur(tmp_path / "k.npy", SIZE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -15,10 +16,11 @@ import pytest
 import tifffile
 from PIL import Image
 
+import pnpladmm
 from conftest import Run
 from pnpladmm.pictures import read_picture
 
-RECIPE = """
+BLUR_FILE = """
 background:
   gaussian: {sigma: 1.2}
 feather: 3
@@ -35,9 +37,9 @@ def sharp_pixels(height: int = 56, width: int = 56) -> np.ndarray:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A sharp 16-bit picture, a recipe of its blur, and one kernel."""
+    """A sharp 16-bit picture, a file of its blur, and one kernel."""
     tifffile.imwrite(tmp_path / "sharp.tif", (sharp_pixels() * 65535).astype(np.uint16))
-    (tmp_path / "blur.yaml").write_text(RECIPE)
+    (tmp_path / "blur.yaml").write_text(BLUR_FILE)
     kernel = np.zeros((5, 5))
     kernel[1:4, 2] = 1 / 3
     np.save(tmp_path / "kernel.npy", kernel)
@@ -67,32 +69,32 @@ def test_simulate_and_restore_keep_the_depth_and_gain_decibels(run: Run, files: 
     assert told["done"][0]["output"] == "x.tif"
 
 
-def test_a_recipe_repeats_the_run_bit_for_bit_and_notices_changed_files(run: Run, files: Path) -> None:
+def test_a_job_file_repeats_the_run_bit_for_bit_and_notices_changed_files(run: Run, files: Path) -> None:
     simulated(run)
     options = ["--noise", "3", "--denoiser", "tv", "--iterations", "4", "--method", "ladmm"]
     assert run("restore", "y.tif", "--blur", "y.tif.blur.npz", "-o", "x.tif", *options)[0] == 0
     first = (files / "x.tif").read_bytes()
     (files / "x.tif").unlink()
-    code, _, err = run("restore", "--recipe", "x.tif.recipe.json")
+    code, _, err = run("restore", "--job", "x.tif.job.json")
     assert code == 0, err
     assert (files / "x.tif").read_bytes() == first
-    recipe = json.loads((files / "x.tif.recipe.json").read_text())
-    assert recipe["job"]["noise"] == 3.0
-    assert set(recipe["sha256"]) == {"picture", "blur"}
-    assert recipe["versions"]["pnpladmm"]
+    job = json.loads((files / "x.tif.job.json").read_text())
+    assert job["job"]["noise"] == 3.0
+    assert set(job["sha256"]) == {"picture", "blur"}
+    assert job["versions"]["pnpladmm"]
     run("simulate", "sharp.tif", "--blur", "blur.yaml", "--noise", "9", "-o", "y.tif")
-    code, _, err = run("restore", "--recipe", "x.tif.recipe.json")
+    code, _, err = run("restore", "--job", "x.tif.job.json")
     assert code == 2
     assert "y.tif is not the file it was" in err
 
 
-def test_a_recipe_notices_a_kernel_that_changed_behind_the_regions(run: Run, files: Path) -> None:
+def test_a_job_file_notices_a_kernel_that_changed_behind_the_regions(run: Run, files: Path) -> None:
     (files / "named.yaml").write_text("background:\n  kernel: kernel.npy\n")
     options = ["--noise", "3", "--denoiser", "tv", "--iterations", "2"]
     assert run("restore", "sharp.tif", "--blur", "named.yaml", "-o", "x.tif", *options)[0] == 0
-    assert run("restore", "--recipe", "x.tif.recipe.json")[0] == 0
+    assert run("restore", "--job", "x.tif.job.json")[0] == 0
     np.save(files / "kernel.npy", np.ones((5, 5)) / 25)
-    code, _, err = run("restore", "--recipe", "x.tif.recipe.json")
+    code, _, err = run("restore", "--job", "x.tif.job.json")
     assert code == 2
     assert "kernel.npy is not the file it was" in err
 
@@ -124,8 +126,50 @@ def test_stacks_go_page_by_page_and_reports_are_written(run: Run, files: Path) -
     assert tifffile.imread(files / "out.tif").shape == pages.shape
     page = (files / "out.tif.report" / "report.html").read_text()
     assert "Certificate" in page
-    assert page.count("<img") == 4
-    assert json.loads((files / "out.tif.report" / "report.json").read_text())["parameters"]["method"] == "LADMM"
+    told = json.loads((files / "out.tif.report" / "report.json").read_text())
+    assert told["parameters"]["method"] == "LADMM"
+    assert told["noise"] == pytest.approx(2)
+    drawings = page.count("data:image/svg+xml")
+    assert drawings == 2  # relative change, objective
+    assert page.count("<img") == 4 + drawings  # before, after, blur, residual
+    assert "out.tif" not in page.split("Parameters")[0]
+    assert sorted(p.name for p in (files / "out.tif.report").glob("*.png")) == ["after.png", "before.png", "blur.png"]
+
+
+def test_what_a_run_says(run: Run, files: Path) -> None:
+    """The noise that was assumed; a certificate only where there is one, or where one was asked for."""
+    simulated(run)
+    common = ["restore", "y.tif", "--blur", "y.tif.blur.npz", "-o", "x.tif", "--iterations", "2", "--denoiser"]
+    said = {}
+    for name, extra in {
+        "light": ["light", "--noise", "3"],
+        "light, certified": ["light", "--method", "Certified"],
+        "soft, asked": ["identity", "--method", "ladmm", "--certify", "2"],
+        "tv": ["tv"],
+    }.items():
+        code, _, said[name] = run(*common, *extra)
+        assert code == 0, said[name]
+        assert "no theorem" not in said[name]
+        assert "outside" not in said[name]
+    assert "noise 3.00 of 255" in said["light"]
+    assert "convergence" not in said["light"]
+    assert "convergence proved on one assumption" in said["light, certified"]
+    assert "converge to the best picture for this prior" in said["tv"]
+    assert "convergence proved" in said["soft, asked"]
+    code, out, _ = run(*common, "light", "--json")
+    assert json.loads(out)["done"][0]["certificate"]["level"] == "outside"
+
+
+def test_markup_in_names_is_text(run: Run, files: Path) -> None:
+    """A file's name is somebody else's text: the report shows it, and does not run it."""
+    name = "<img src=x onerror=alert(1)>.tif"
+    (files / name).write_bytes((files / "sharp.tif").read_bytes())
+    options = ["--denoiser", "tv", "--iterations", "2", "--noise", "2", "--report"]
+    code, _, err = run("restore", name, "--blur", "kernel.npy", "-o", "x.tif", *options)
+    assert code == 0, err
+    page = (files / "x.tif.report" / "report.html").read_text()
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;.tif" in page
 
 
 def test_masks_variance_counts_and_linear_light(run: Run, files: Path) -> None:
@@ -254,19 +298,19 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "one call of fast": ([*PLAIN, "--iterations", "1"], 2, "iterations = 1"),
     "background alone": ([*PLAIN, "--background", "5"], 2, "needs a gain"),
     "gain zero": ([*PLAIN, "--gain", "0"], 2, "gain = 0"),
-    "recipe and picture": (["restore", "y.tif", "--recipe", "r.json"], 2, "give nothing else"),
-    "recipe and strength": (["restore", "--recipe", "r.json", "--strength", "2"], 2, "not strength"),
-    "noise and gain": ([*PLAIN, "--noise", "3", "--gain", "1"], 2, "noise = 3"),
-    "gain in linear light": ([*PLAIN, "--gain", "1", "--linear"], 2, "a gain goes with neither"),
+    "job and picture": (["restore", "y.tif", "--job", "r.json"], 2, "give nothing else"),
+    "job and strength": (["restore", "--job", "r.json", "--strength", "2"], 2, "not strength"),
+    "noise and gain": ([*PLAIN, "--noise", "3", "--gain", "1"], 2, "noise beside gain = 1.0"),
+    "gain in linear light": ([*PLAIN, "--gain", "1", "--linear"], 2, "gain beside linear light"),
     "simulate a background without counts": (
         ["simulate", "sharp.tif", "-b", "kernel.npy", "-o", "y2.tif", "--background", "9"], 2, "needs a gain"
     ),
     "simulate noise beside counts": (
         ["simulate", "sharp.tif", "-b", "kernel.npy", "-o", "y2.tif", "--noise", "9", "--gain", "1"], 2, "beside a gain"
     ),
-    "recipe missing": (["restore", "--recipe", "none.json"], 2, "none.json"),
-    "recipe is no JSON": (["restore", "--recipe", "blur.yaml"], 2, "not a recipe"),
-    "recipe of something else": (["restore", "--recipe", "other.json"], 2, "not a recipe"),
+    "job missing": (["restore", "--job", "none.json"], 2, "none.json"),
+    "job is no JSON": (["restore", "--job", "blur.yaml"], 2, "not a job file"),
+    "job of something else": (["restore", "--job", "other.json"], 2, "not a job file"),
     "picture missing": (["restore", "none.tif", "-b", "kernel.npy", "-o", "x.tif"], 1, "none.tif"),
     "picture is a folder": (["restore", "folder", "-b", "kernel.npy", "-o", "x.tif"], 1, "folder"),
     "picture is text": (["restore", "blur.yaml", "-b", "kernel.npy", "-o", "x.tif"], 1, "blur.yaml"),
@@ -282,7 +326,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "blur all zero": (["restore", "y.tif", "-b", "zero.npy", "-o", "x.tif"], 1, "zero.npy"),
     "blur NaN": (["restore", "y.tif", "-b", "nan.npy", "-o", "x.tif"], 1, "nan.npy"),
     "blur with code in it": (["restore", "y.tif", "-b", "pickle.npy", "-o", "x.tif"], 1, "pickle.npy"),
-    "recipe of regions with a typo": (["restore", "y.tif", "-b", "typo.yaml", "-o", "x.tif"], 1, "typo.yaml"),
+    "blur file with a typo": (["restore", "y.tif", "-b", "typo.yaml", "-o", "x.tif"], 1, "typo.yaml"),
     "mask missing": ([*PLAIN, "--mask", "none.png"], 1, "none.png"),
     "mask of another size": ([*PLAIN, "--mask", "small.tif"], 1, "small.tif"),
     "mask of everything": ([*PLAIN, "--mask", "y.tif"], 1, "no pixel"),
@@ -337,6 +381,23 @@ def test_bad_input_is_one_line_and_the_right_exit_code(name: str, run: Run, file
         assert len(err.strip().splitlines()) == 1, err
     leftovers = {p.name for p in files.rglob("*")} - set(before) - {"out"}
     assert not leftovers
+
+
+def test_python_m_pnpladmm_is_the_command() -> None:
+    said = subprocess.run([sys.executable, "-m", "pnpladmm", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == pnpladmm.__version__
+
+
+def test_options_and_parameters_have_the_same_names(run: Run) -> None:
+    """All that decides a picture can be said on both sides."""
+    parameters = set(inspect.signature(pnpladmm.restore).parameters)
+    code, out, _ = run("restore", "--help")
+    assert code == 0
+    only_python = {"picture", "axes", "progress", "callback"}
+    for name in parameters - only_python:
+        assert f"--{name}" in out, name
+    for names in (pnpladmm.METHODS, pnpladmm.DENOISERS):
+        assert all(name in out for name in names)
 
 
 def test_help_has_examples(run: Run) -> None:

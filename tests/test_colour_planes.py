@@ -15,7 +15,7 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import Tikhonov
-from pnpladmm.report.summary import parameters
+from pnpladmm.report import parameters
 from pnpladmm.solvers.annealed import MOST_STEPS
 from pnpladmm.solvers.colour import MIN_STEPS, ColourPlanes
 from pnpladmm.solvers.conjugate_gradient import Descent, descend

@@ -28,7 +28,6 @@ from dataset_cases import (
     thing,
     write_coco,
 )
-from pnpladmm.workshop.experiments.coco import _uncompressed
 from pnpladmm.workshop.experiments.dataset import load_dataset
 
 pytestmark = NUMPY_2
@@ -98,7 +97,7 @@ def test_bad_pictures_are_counted_and_the_others_used(coco: Path) -> None:
     content["licenses"] = {"id": "none"}
     (coco / "instances_test.json").write_text(json.dumps(content))
     dataset = load(coco)
-    assert [s.recipe.key for s in dataset] == ["coco/10", "coco/20", "coco/30", "coco/44"]
+    assert [s.origin.key for s in dataset] == ["coco/10", "coco/20", "coco/30", "coco/44"]
     assert dataset.skipped == {
         "picture missing": 3,
         "picture that cannot be decoded": 3,
@@ -120,8 +119,8 @@ def test_bad_annotations_are_counted_and_the_others_used(coco: Path) -> None:
     filled = np.zeros((HEIGHT, WIDTH), dtype=np.uint8, order="F")
     filled[20:100, 30:100] = 1
     text = mask.encode(filled)["counts"].decode()
-    counts = _uncompressed(text)
-    assert counts is not None
+    flat = filled.ravel(order="F")
+    counts = np.diff([0, *np.flatnonzero(np.diff(flat)) + 1, flat.size]).tolist()
     runs = {"size": [HEIGHT, WIDTH], "counts": counts}
     total = HEIGHT * WIDTH
     bad: list[Any] = [
@@ -129,6 +128,11 @@ def test_bad_annotations_are_counted_and_the_others_used(coco: Path) -> None:
         thing(2, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": [1, 2, 3]}),
         thing(3, 10, segmentation={"size": [WIDTH, HEIGHT], "counts": counts}),
         thing(4, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": text[:-1] + "~"}),
+        # The same in COCO's text: too short, too long, ended inside a number, a number of more than 32 bits.
+        thing(21, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": text[: len(text) // 2].rstrip(FOLLOWED)}),
+        thing(22, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": text + text}),
+        thing(23, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": text + "P"}),
+        thing(24, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": "o" * 20 + "0"}),
         thing(5, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": [-5, total + 5]}),
         thing(6, 10, segmentation={"size": [HEIGHT, WIDTH], "counts": [1.5, total - 1.5]}),
         thing(7, 10, segmentation={}),
@@ -157,17 +161,20 @@ def test_bad_annotations_are_counted_and_the_others_used(coco: Path) -> None:
     assert dataset.skipped == {}
     assert dataset.ignored == {
         "crowd": 1,
-        "broken run lengths": 6,
+        "broken run lengths": 10,
         "broken polygon": 7,
         "no segmentation": 2,
         "annotation without picture": 4,
     }
     # run lengths, their text form and the polygon give the same mask
     for sample in dataset:
-        rows = slice(sample.recipe.top, sample.recipe.top + SIDE)
-        columns = slice(sample.recipe.left, sample.recipe.left + SIDE)
+        rows = slice(sample.origin.top, sample.origin.top + SIDE)
+        columns = slice(sample.origin.left, sample.origin.left + SIDE)
         np.testing.assert_array_equal(sample.regions[0].numpy(), filled[rows, columns] > 0)
 
+
+FOLLOWED = "".join(map(chr, range(ord("P"), ord("o") + 1)))
+"""Characters of COCO's text that say that the number goes on."""
 
 JUNK = [None, -1, 1.5, 1e300, float("nan"), "", "0.jpg", [], [1], {}, {"id": 1}, True, [[1] * 6], [[1e9] * 6]]
 JUNK += [10**30, 10**400, {"counts": [1, 2], "size": [HEIGHT, WIDTH]}, 10, [[0, 0, 90, 0, 90, 90]]]

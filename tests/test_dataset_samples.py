@@ -31,7 +31,7 @@ from dataset_cases import (
 from pnpladmm.metrics import psnr
 from pnpladmm.places import shared_folder
 from pnpladmm.workshop.experiments.dataset import (
-    SampleRecipe,
+    SampleOrigin,
     load_dataset,
     read_dataset,
     regenerate,
@@ -62,7 +62,7 @@ def test_samples_are_as_specified(coco: Path, task: str) -> None:
         assert sample.regions.flatten(1).any(1).all()
         assert (sample.regions[:-1].flatten(1).sum(1) > 400).all()
         assert not (sample.regions[-1] & sample.regions[:-1].any(0)).any()  # background is what no mask covers
-        assert "103" not in sample.recipe.masks
+        assert "103" not in sample.origin.masks
         count = len(sample.blur.kernels)
         if task == "inpainting":
             assert sample.blur.kernels.shape == (1, 1, 1, 1)
@@ -75,7 +75,7 @@ def test_samples_are_as_specified(coco: Path, task: str) -> None:
             assert sample.blur.kernels.shape[1:] == (1, 33, 33)
             torch.testing.assert_close(sample.blur.kernels.sum((1, 2, 3)), torch.ones(count).double())
             torch.testing.assert_close(sample.blur.weights.sum(0), torch.ones(side, side), rtol=0, atol=3e-7)
-        assert sample.recipe.credit.startswith("Attribution License, http://example.org/")
+        assert sample.origin.credit.startswith("Attribution License, http://example.org/")
 
 
 @pytest.mark.parametrize("sigma", [1 / 255, 40 / 255])
@@ -106,15 +106,15 @@ def test_the_blur_is_the_papers_formula(coco: Path) -> None:
 def test_masks_are_cocos(coco: Path) -> None:
     """Against scikit-image's own polygons, on the crop."""
     sample = load(coco, count=1).samples[0]
-    top, left = sample.recipe.top, sample.recipe.left
+    top, left = sample.origin.top, sample.origin.left
     corners = {"100": [box(20, 30, 70, 60)], "101": [box(60, 70, 60, 70), box(10, 10, 8, 30)]}
-    assert set(sample.recipe.masks) >= {"100", "101"}
+    assert set(sample.origin.masks) >= {"100", "101"}
     for name, polygons in corners.items():
         wanted = np.zeros((HEIGHT, WIDTH), dtype=bool)
         for polygon in polygons:
             wanted |= polygon2mask((HEIGHT, WIDTH), np.array(polygon).reshape(-1, 2)[:, ::-1] - 0.5)
         wanted = wanted[top : top + SIDE, left : left + SIDE]
-        found = sample.regions[sample.recipe.masks.index(name)].numpy()
+        found = sample.regions[sample.origin.masks.index(name)].numpy()
         assert (found & wanted).sum() / (found | wanted).sum() > 0.97
 
 
@@ -140,32 +140,32 @@ def test_nothing_depends_on_order_count_or_sigma(coco: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_recipes_make_the_sample_again(coco: Path, task: str) -> None:
+def test_origins_make_the_sample_again(coco: Path, task: str) -> None:
     for sample in load(coco, task=task):
-        recipe = SampleRecipe.from_dict(json.loads(json.dumps(sample.recipe.to_dict())))
-        same(regenerate(recipe), sample)
+        origin = SampleOrigin.from_dict(json.loads(json.dumps(sample.origin.to_dict())))
+        same(regenerate(origin), sample)
     moved = coco.rename(coco.with_name("moved"))
-    found = regenerate(sample.recipe, moved)
+    found = regenerate(sample.origin, moved)
     assert torch.equal(found.observed, sample.observed)
     with pytest.raises(pl.InputError, match="no instances_test"):
-        regenerate(sample.recipe)
+        regenerate(sample.origin)
 
 
-def test_recipes_notice_what_has_changed(coco: Path) -> None:
+def test_origins_notice_what_has_changed(coco: Path) -> None:
     sample = load(coco, count=1).samples[0]
     for change, words in (
         ({"version": 0}, "version"),
-        ({"top": sample.recipe.top + 1}, "top"),
+        ({"top": sample.origin.top + 1}, "top"),
         ({"kernels_sha256": "ab"}, "kernels_sha256"),
         ({"key": "coco/99"}, "coco/99"),
     ):
         with pytest.raises(pl.InputError, match=words):
-            regenerate(dataclasses.replace(sample.recipe, **change))
+            regenerate(dataclasses.replace(sample.origin, **change))
     Image.fromarray(skimage.data.coffee()[:HEIGHT, 1 : WIDTH + 1]).save(coco / "images" / "0.jpg")
     with pytest.raises(pl.InputError, match="picture_sha256"):
-        regenerate(sample.recipe)
-    with pytest.raises(pl.InputError, match="recipe"):
-        SampleRecipe.from_dict({"seed": 0})
+        regenerate(sample.origin)
+    with pytest.raises(pl.InputError, match="origin"):
+        SampleOrigin.from_dict({"seed": 0})
 
 
 # Batches
@@ -228,12 +228,12 @@ def test_changed_or_unfinished_datasets_are_refused(
     dataset = load(coco)
     folder = tmp_path / "stored"
     save_dataset(dataset, folder)
-    recipe = folder / "sample_0001.json"
-    text = recipe.read_text()
-    recipe.write_text(text.replace('"seed": 0', '"seed": 1'))
+    origin = folder / "sample_0001.json"
+    text = origin.read_text()
+    origin.write_text(text.replace('"seed": 0', '"seed": 1'))
     with pytest.raises(pl.InputError, match="sample_0001"):
         read_dataset(folder)
-    recipe.write_text(text)
+    origin.write_text(text)
     assert len(read_dataset(folder)) == 3
     (folder / "sample_0002.npz").write_bytes(b"PK")
     with pytest.raises(pl.InputError, match="sample_0002"):
@@ -276,12 +276,12 @@ def test_the_embedded_pictures_serve_without_data_or_network(tmp_path: Path, mon
         assert len({s.name for s in dataset}) == count
         assert dataset.samples[0].sharp.shape == (1, 3, 256, 256)
         assert all(2 <= len(s.blur.kernels) <= 5 for s in dataset)
-        crops = {(s.name.partition("-")[0], s.recipe.top, s.recipe.left) for s in dataset}
+        crops = {(s.name.partition("-")[0], s.origin.top, s.origin.left) for s in dataset}
         assert len(crops) == count
         first = {s.name.partition("-")[0] for s in dataset.samples[: len(PICTURES[split])]}
         assert len(first) == len(PICTURES[split])  # each picture once before any comes twice
-        keys += [s.recipe.key.split("/")[1] for s in dataset]
-        same(regenerate(dataset.samples[-1].recipe), dataset.samples[-1])
+        keys += [s.origin.key.split("/")[1] for s in dataset]
+        same(regenerate(dataset.samples[-1].origin), dataset.samples[-1])
     assert len(set(keys)) == 5
 
 
@@ -299,10 +299,10 @@ def test_shared_coco_gives_20_and_60_samples(tmp_path: Path) -> None:
         for s in dataset:
             assert s.sharp.shape == s.observed.shape == (1, 3, 256, 256)
             assert 2 <= len(s.blur.kernels) <= 5
-            assert (s.regions[: len(s.recipe.masks)].flatten(1).sum(1) > 400).all()
+            assert (s.regions[: len(s.origin.masks)].flatten(1).sum(1) > 400).all()
             assert s.regions.any(0).all()
             assert (s.blur.weights.amax((1, 2)) - s.blur.weights.amin((1, 2))).max() > 0.49  # it varies
-        keys |= {s.recipe.key for s in dataset}
+        keys |= {s.origin.key for s in dataset}
         save_dataset(dataset, tmp_path / split)
     assert len(keys) == 80
     size = sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())

@@ -17,21 +17,21 @@ from experiment_cases import FEW, check_files, quick, result
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.solvers.settings import shipped_settings
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.experiments import running
+from pnpladmm.workshop.experiments import setup as experiment_setup
+from pnpladmm.workshop.experiments.comparison import COMPARED, chosen_methods
 from pnpladmm.workshop.experiments.curves import make_splitting
 from pnpladmm.workshop.experiments.everything import run_everything
 from pnpladmm.workshop.experiments.paper import TABLE_1
-from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods
 from pnpladmm.workshop.experiments.table import make_table
 
 # --- the table ---
 
 
 def test_table_has_the_papers_figures_and_ours(tmp_path: Path) -> None:
-    data = make_table(quick(tmp_path, denoiser_name="light", count=2), METHODS)
+    data = make_table(quick(tmp_path, denoiser_name="light", count=2), COMPARED)
     check_files(tmp_path, "table")
     rows = {(row["method"], row["noise"]): row for row in data["rows"]}
-    assert len(rows) == len(METHODS) + 1
+    assert len(rows) == len(COMPARED) + 1
     for method, levels in TABLE_1.items():
         assert rows[method, 10.0]["paper"] == dataclasses.asdict(levels[10])
     assert rows["ladmm", 10.0]["paper"]["psnr"] == 23.7
@@ -98,12 +98,12 @@ def test_other_tasks_have_tables(tmp_path: Path) -> None:
 def test_skipped_pictures_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = running.load_dataset
+    real = experiment_setup.load_dataset
 
     def with_one_left_out(*arguments: Any) -> Any:
         return dataclasses.replace(real(*arguments), skipped={"without two regions": 3})
 
-    monkeypatch.setattr(running, "load_dataset", with_one_left_out)
+    monkeypatch.setattr(experiment_setup, "load_dataset", with_one_left_out)
     quick(tmp_path, quiet=False).samples("test")
     assert "3 without two regions" in capsys.readouterr().out
     quick(tmp_path, quiet=True).samples("test")
@@ -127,7 +127,7 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert names == ["table", "convergence", "parameters", "splitting", "gallery", "table-sr2"]
     index = (tmp_path / "index.html").read_text()
     for name in names:
-        assert f"href='{name}.html'" in index
+        assert f'href="{name}.html"' in index
         assert (tmp_path / f"{name}.html").is_file()
 
 
@@ -136,10 +136,10 @@ def test_everything_at_once(tmp_path: Path) -> None:
 def test_on_a_gpu(tmp_path: Path) -> None:
     for name in "ab":
         setup = quick(tmp_path / name, denoiser_name="light", device="cuda", count=2)
-        list(run_everything(setup, METHODS, ("deblur", "sr2", "inpainting")))
+        list(run_everything(setup, COMPARED, ("deblur", "sr2", "inpainting")))
     for name in ("table", "table-sr2", "table-inpainting", "convergence", "splitting", "parameters"):
         assert result(tmp_path / "a", name) == result(tmp_path / "b", name)
-    on_cpu = make_table(quick(tmp_path / "cpu", denoiser_name="light", device="cpu", count=2), METHODS)
+    on_cpu = make_table(quick(tmp_path / "cpu", denoiser_name="light", device="cpu", count=2), COMPARED)
     for row, other in zip(result(tmp_path / "a", "table")["rows"], on_cpu["rows"], strict=True):
         assert row["psnr"] == pytest.approx(other["psnr"], abs=0.05)
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from experiment_cases import FEW, quick, result
-from pnpladmm.workshop.experiments import running
-from pnpladmm.workshop.experiments.protocol import chosen_methods
+from pnpladmm.workshop.experiments import batches
+from pnpladmm.workshop.experiments.comparison import chosen_methods
 from pnpladmm.workshop.experiments.store import Store
 from pnpladmm.workshop.experiments.table import make_table
 from pnpladmm.workshop.experiments.tuning import tune
@@ -105,7 +105,7 @@ def test_finished_parts_are_not_done_again(tmp_path: Path, monkeypatch: pytest.M
     def forbidden(*_: Any, **__: Any) -> Any:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(running, "solve", forbidden)
+    monkeypatch.setattr(batches, "solve", forbidden)
     make_table(quick(tmp_path), chosen_methods("ista"))
     assert result(tmp_path, "table") == before
     for change in ({"seed": 1}, {"noise": (11.0,)}, {"denoiser_name": "soft"}):
@@ -138,7 +138,7 @@ def test_units_of_other_code_or_broken_ones_are_done_again(tmp_path: Path) -> No
 
 def test_an_interrupted_run_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C inside a run: `solve` returns what there is, which must not become a result."""
-    whole = running.solve
+    whole = batches.solve
 
     def interrupted(*args: Any, callback: Any, **options: Any) -> Any:
         def stop(step: Any) -> None:
@@ -147,7 +147,7 @@ def test_an_interrupted_run_is_not_kept(tmp_path: Path, monkeypatch: pytest.Monk
 
         return whole(*args, callback=stop, **options)
 
-    monkeypatch.setattr(running, "solve", interrupted)
+    monkeypatch.setattr(batches, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
         make_table(quick(tmp_path), chosen_methods("ista"))
     assert [json.loads(p.read_text())["key"]["method"] for p in (tmp_path / "units").glob("*.json")] == ["observed"]

@@ -14,10 +14,10 @@ import pnpladmm as pl
 from experiment_cases import check_files, quick
 from pnpladmm.solvers.settings import FILE
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.experiments.comparison import COMPARED, chosen_methods
 from pnpladmm.workshop.experiments.curves import make_convergence, make_splitting
 from pnpladmm.workshop.experiments.everything import redraw
 from pnpladmm.workshop.experiments.gallery import make_gallery
-from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods
 from pnpladmm.workshop.experiments.stability import diverged, make_parameters
 from pnpladmm.workshop.experiments.stability_page import draw_parameters, linear_limit
 from pnpladmm.workshop.experiments.table import make_table
@@ -25,17 +25,17 @@ from pnpladmm.workshop.experiments.table import make_table
 
 def test_convergence_and_splitting(tmp_path: Path) -> None:
     setup = quick(tmp_path)
-    data = make_convergence(setup, METHODS)
+    data = make_convergence(setup, COMPARED)
     check_files(tmp_path, "convergence")
     for curve in data["curves"]:
         assert curve["seconds"] == sorted(curve["seconds"])
         assert len(curve["psnr"]) == len(curve["calls"]) == len(curve["seconds"])
-    table = make_table(setup, METHODS)
+    table = make_table(setup, COMPARED)
     ends = {row["method"]: row["psnr"] for row in table["rows"]}
     for curve in data["curves"]:
         assert curve["psnr"][-1] == pytest.approx(ends[curve["method"]], abs=1e-9)
         assert curve["psnr"][0] == pytest.approx(ends["observed"], abs=1e-9)
-    data = make_splitting(setup, METHODS)
+    data = make_splitting(setup, COMPARED)
     check_files(tmp_path, "splitting")
     changes = {curve["method"]: curve for curve in data["curves"]}
     assert set(changes) == {"ista", "admm", "ladmm", "certified"}

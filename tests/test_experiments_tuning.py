@@ -12,15 +12,15 @@ import pnpladmm as pl
 from experiment_cases import check_files, quick, result
 from pnpladmm.solvers.settings import Table, read_settings, shipped_settings
 from pnpladmm.tensors import PerPicture
-from pnpladmm.workshop.experiments import running
-from pnpladmm.workshop.experiments.protocol import METHODS, chosen_methods, settings_of
+from pnpladmm.workshop.experiments import setup as experiment_setup
+from pnpladmm.workshop.experiments.comparison import COMPARED, chosen_methods, settings_of
 from pnpladmm.workshop.experiments.table import make_table
 from pnpladmm.workshop.experiments.tuning import tune
 
 
 def test_tuning_never_reads_the_test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     splits = []
-    load = running.load_dataset
+    load = experiment_setup.load_dataset
 
     def watched(split: str, *args: Any) -> Any:
         splits.append(split)
@@ -28,7 +28,7 @@ def test_tuning_never_reads_the_test_split(tmp_path: Path, monkeypatch: pytest.M
             raise AssertionError("tuning reads what is scored")
         return load(split, *args)
 
-    monkeypatch.setattr(running, "load_dataset", watched)
+    monkeypatch.setattr(experiment_setup, "load_dataset", watched)
     tune(quick(tmp_path), chosen_methods("ladmm,richardson-lucy"), trials=2)
     assert splits == ["tune"]
     with pytest.raises(AssertionError, match="what is scored"):
@@ -72,7 +72,7 @@ def test_tuned_settings_are_a_table_the_experiments_read(tmp_path: Path) -> None
 
 
 def test_settings_lie_inside_the_search_space() -> None:
-    for method in METHODS:
+    for method in COMPARED:
         for noise in (1.0, 10.0, 20.0, 40.0):
             for denoiser in ("light", "prox-drunet"):
                 row = settings_of(shipped_settings(), denoiser, pl.load_denoiser("tv"), method, noise)

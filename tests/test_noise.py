@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pnpladmm.noise import ResidualCheck, check_residual, estimate_noise
 
 import pnpladmm as pl
 from conftest import picture
 from pnpladmm.blur import gaussian
 from pnpladmm.denoisers import TotalVariation
+from pnpladmm.restoration.noise import ResidualCheck, check_residual, estimate_noise
 
 SIZE = 128
 

@@ -11,7 +11,7 @@ import tifffile
 import torch
 from PIL import Image, ImageOps
 
-from picture_cases import SRGB_PROFILE, H, W, exif_block, noise, refused, smooth
+from picture_cases import SRGB_PROFILE, H, W, exif_block, jpeg, noise, refused, smooth
 from pnpladmm.pictures import Picture, read_picture, write_picture
 
 SHAPES = {
@@ -107,9 +107,11 @@ def test_pil_images(mode: str) -> None:
     np.testing.assert_array_equal(picture.to_array().squeeze(), expected.squeeze())
 
 
-def test_what_is_no_pil_image_is_refused() -> None:
+def test_what_is_no_pil_image_is_refused(tmp_path: Path) -> None:
     refused(lambda: Picture.from_pil(Image.new("LAB", (3, 4))), "mode LAB")
     refused(lambda: Picture.from_pil(smooth()), "not a PIL image")  # type: ignore[arg-type]
+    (tmp_path / "a.jpg").write_bytes(jpeg()[:-60])
+    refused(lambda: Picture.from_pil(Image.open(tmp_path / "a.jpg")), "damaged file")
 
 
 def test_pil_images_keep_profile_exif_resolution_and_are_turned(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def test_metadata_cross_from_format_to_format(tmp_path: Path) -> None:
     Image.fromarray(smooth()).save(path, icc_profile=SRGB_PROFILE, dpi=(300, 300), exif=exif_block(), xmp=b"<x/>")
     for suffix in (".png", ".tif", ".jpg"):
         copy = tmp_path / f"b{suffix}"
-        write_picture(copy, read_picture(path))
+        written = write_picture(copy, read_picture(path))
+        assert ("GPS" in " ".join(written.notes)) == (suffix == ".tif")
         # And on from there, through every pair.
         for last in (".png", ".tif", ".jpg"):
             end = tmp_path / f"c{last}"

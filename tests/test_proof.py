@@ -21,11 +21,11 @@ from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.solvers import LADMM, solve
 from pnpladmm.solvers.settings import shipped_settings
 from pnpladmm.workshop.experiments import proof
+from pnpladmm.workshop.experiments.comparison import chosen_methods
 from pnpladmm.workshop.experiments.everything import redraw
 from pnpladmm.workshop.experiments.proof import make_proof
 from pnpladmm.workshop.experiments.proof_page import summary
-from pnpladmm.workshop.experiments.protocol import chosen_methods
-from pnpladmm.workshop.experiments.running import Setup
+from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.training.checkpoint import write_weights
 
 

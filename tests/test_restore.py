@@ -15,7 +15,7 @@ import pnpladmm as pl
 from conftest import picture
 from pnpladmm.blur import gaussian, motion
 from pnpladmm.metrics import psnr
-from pnpladmm.restore import saturated
+from pnpladmm.restoration.policy import unsaturated
 from pnpladmm.solvers import METHODS, make_method, settings
 from pnpladmm.solvers.certificate import Level
 
@@ -49,8 +49,8 @@ def test_the_default_restores_on_the_pictures_own_domain() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_by_name_with_total_variation(method: str) -> None:
     y, sharp, blur = observed(64)
-    done = pl.restore_picture(y, blur, SIGMA, method, "tv", iterations=15)
-    assert float(psnr(done.result.image, sharp)) > float(psnr(y, sharp)) + (0.5 if method != "certified" else 0.2)
+    done = pl.restore(y, blur, SIGMA, method, "tv", iterations=15)
+    assert float(psnr(done.image, sharp)) > float(psnr(y, sharp)) + (0.5 if method != "certified" else 0.2)
 
 
 def test_picture_and_blur_in_every_form(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_picture_and_blur_in_every_form(tmp_path: Path) -> None:
 
 def test_automatic_noise_is_reported_and_close() -> None:
     y, _, blur = observed()
-    done = pl.restore_picture(y, blur, denoiser="tv", iterations=2)
-    assert done.sigma == pytest.approx(SIGMA, rel=0.1)
+    done = pl.restore(y, blur, denoiser="tv", iterations=2)
+    assert done.noise == pytest.approx(SIGMA, rel=0.1)
     assert "noise estimated" in done.notes[0]
 
 
@@ -86,21 +86,21 @@ def test_dead_pixels_do_not_spoil_the_picture() -> None:
     y, sharp, blur = observed()
     valid = torch.rand(y.shape[-2:], generator=torch.Generator().manual_seed(3)) > 0.02
     broken = torch.where(valid, y, torch.tensor(5.0))
-    good = pl.restore_picture(broken, blur, SIGMA, valid=valid)
+    good = pl.restore(broken, blur, SIGMA, mask=~valid)
     assert "do not count" in good.notes[-1]
-    assert float(psnr(good.result.image, sharp)) > float(psnr(pl.restore(y, blur, SIGMA).image, sharp)) - 1
+    assert float(psnr(good.image, sharp)) > float(psnr(pl.restore(y, blur, SIGMA).image, sharp)) - 1
     bad = pl.restore(broken, blur, SIGMA).image
-    assert float(psnr(bad, sharp)) < float(psnr(good.result.image, sharp)) - 5
+    assert float(psnr(bad, sharp)) < float(psnr(good.image, sharp)) - 5
 
 
 def test_saturated_pixels_are_found() -> None:
     pixels = (np.clip(picture(32)[0, 0].numpy(), 0, 0.99) * 255).astype(np.uint8)
     pixels[4:6, 7] = 255
-    valid = saturated(pl.Picture.from_array(pixels))
+    valid = unsaturated(pl.Picture.from_array(pixels))
     assert valid is not None
     assert int((~valid).sum()) == 2
-    assert saturated(pl.Picture.from_array(np.full((8, 8), 255, np.uint8))) is None
-    assert saturated(pl.Picture.from_array(pixels / 255.0)) is None
+    assert unsaturated(pl.Picture.from_array(np.full((8, 8), 255, np.uint8))) is None
+    assert unsaturated(pl.Picture.from_array(pixels / 255.0)) is None
 
 
 def test_a_map_of_the_noise_is_used() -> None:
@@ -120,11 +120,11 @@ def test_counts() -> None:
     done = pl.simulate(sharp, blur, gain=1 / 300, background=0.05)
     margin = blur.kernel_size[0] // 2
     reference = sharp.pixels[..., margin:-margin, margin:-margin]
-    counts = pl.Counts(1 / 300, 0.05)
+    counts = {"gain": 1 / 300, "background": 0.05}
     before = float(psnr(done.picture.pixels - 0.05, reference))
     for method, denoiser in (("fast", "light"), ("ladmm", "tv")):
-        found = pl.restore_picture(done.picture, done.blur, "auto", method, denoiser, counts=counts, iterations=12)
-        assert float(psnr(found.result.image, reference)) > before + 1, method
+        found = pl.restore(done.picture, done.blur, "auto", method, denoiser, **counts, iterations=12)
+        assert float(psnr(found.image, reference)) > before + 1, method
 
 
 def test_unknown_border_beats_circular_by_a_decibel_at_the_border() -> None:
@@ -143,11 +143,11 @@ def test_pictures_of_a_batch_do_not_depend_on_their_neighbours(method: str, deno
     """Estimated noise, settings, norm and all."""
     first, _, blur = observed(64)
     second = first.flip(-1) + 0.08 * torch.randn(first.shape, generator=torch.Generator().manual_seed(5))
-    together = pl.restore_picture(torch.cat([first, second]), blur, "auto", method, denoiser, iterations=6)
+    together = pl.restore(torch.cat([first, second]), blur, "auto", method, denoiser, iterations=6)
     for i, y in enumerate((first, second)):
-        alone = pl.restore_picture(y, blur, "auto", method, denoiser, iterations=6)
-        torch.testing.assert_close(together.result.image[i : i + 1], alone.result.image, atol=1e-5, rtol=0)
-        assert float(together.sigma[i]) == pytest.approx(float(alone.sigma))
+        alone = pl.restore(y, blur, "auto", method, denoiser, iterations=6)
+        torch.testing.assert_close(together.image[i : i + 1], alone.image, atol=1e-5, rtol=0)
+        assert float(together.noise[i]) == pytest.approx(float(alone.noise))
 
 
 def test_one_noise_level_for_each_picture() -> None:
@@ -186,14 +186,14 @@ def test_steps_follow_the_strongest_pixel_of_a_noise_map(method: str) -> None:
     y, sharp, blur = observed(64)
     variance = torch.full(y.shape[-2:], 0.05**2)
     variance[::3] = SIGMA**2
-    done = pl.restore_picture(y, blur, "auto", method, "tv", variance=variance.numpy(), iterations=60)
-    assert done.result.status is not pl.Status.DIVERGED
-    assert float(psnr(done.result.image, sharp)) > float(psnr(y, sharp)) - 1
+    done = pl.restore(y, blur, "auto", method, "tv", variance=variance.numpy(), iterations=60)
+    assert done.status is not pl.Status.DIVERGED
+    assert float(psnr(done.image, sharp)) > float(psnr(y, sharp)) - 1
 
 
 def test_residual_of_counts_is_judged_by_their_own_noise() -> None:
     """Bright and dark halves: with the true picture the residual is noise, whatever its level."""
-    from pnpladmm.noise import check_residual
+    from pnpladmm.restoration import check_residual
 
     blur = pl.SpatiallyVaryingBlur(gaussian(1.0)[None], torch.ones(1, 64, 64))
     sharp = torch.full((1, 1, 64, 64), 0.02, dtype=torch.float64)
@@ -212,10 +212,14 @@ def test_nan_and_dead_pixels_from_python() -> None:
     broken = torch.where(valid, y, torch.nan)
     variance = torch.where(valid, SIGMA**2, 0.0)
     for options in ({"noise": "auto"}, {"noise": SIGMA}, {"variance": variance}):
-        found = pl.restore(broken, blur, denoiser="tv", valid=valid, iterations=20, **options).image
+        found = pl.restore(broken, blur, denoiser="tv", mask=~valid, iterations=20, **options).image
         assert float(psnr(found, sharp)) > float(psnr(y, sharp)) + 1
-    with pytest.raises(pl.InputError, match="NaN"):
-        pl.restore(broken, blur, SIGMA, denoiser="tv")
+    # NaN says itself that there is no data.
+    options = {"denoiser": "tv", "iterations": 5}
+    assert torch.equal(
+        pl.restore(broken, blur, SIGMA, **options).image,
+        pl.restore(broken, blur, SIGMA, mask=~valid, **options).image,
+    )
 
 
 BAD = {
@@ -223,20 +227,20 @@ BAD = {
     "noise missing": ({"noise": None}, "noise is a NoneType"),
     "method missing": ({"method": None}, "method is a NoneType"),
     "denoiser a number": ({"denoiser": 5}, "denoiser is a int"),
-    "variance of another size": ({"variance": torch.ones(3, 3)}, r"the variance map has shape \(3, 3\)"),
+    "variance of another size": (
+        {"noise": "auto", "variance": torch.ones(3, 3)},
+        r"the variance map has shape \(3, 3\)",
+    ),
     "method": ({"method": "magic"}, "method 'magic'"),
     "noise": ({"noise": -1.0}, "noise = -1.0"),
     "strength": ({"strength": 0.0}, "strength = 0.0"),
     "boundary": ({"boundary": "none"}, "boundary 'none'"),
-    "mask of another size": ({"valid": torch.ones(3, 3)}, r"the mask has shape \(3, 3\)"),
-    "empty mask": ({"valid": torch.zeros(54, 54)}, "leaves no pixel"),
-    "variance": ({"variance": torch.zeros(1, 1, 1, 1)}, "not above 0"),
-    "gain": ({"counts": pl.Counts(0.0)}, "gain = 0.0"),
+    "mask of another size": ({"mask": torch.ones(3, 3)}, r"the mask has shape \(3, 3\)"),
+    "mask of everything": ({"mask": torch.ones(54, 54)}, "leaves no pixel"),
+    "variance": ({"noise": "auto", "variance": torch.zeros(1, 1, 1, 1)}, "not above 0"),
+    "gain": ({"noise": "auto", "gain": 0.0}, "gain = 0.0"),
     "denoiser": ({"denoiser": "bm4d"}, "denoiser 'bm4d'"),
-    "ADMM on counts with LADMM's term": (
-        {"method": pl.ADMM(pl.load_denoiser("tv"), 0.1, 1.0), "counts": pl.Counts(0.0)},
-        "gain",
-    ),
+    "gain of ADMM": ({"method": pl.ADMM(pl.load_denoiser("tv"), 0.1, 1.0), "noise": "auto", "gain": 0.0}, "gain = 0.0"),
 }
 
 
@@ -253,7 +257,7 @@ def test_bad_pictures_and_blurs_are_one_line() -> None:
     y, _, blur = observed(64)
     with pytest.raises(pl.InputError, match="picture is a list"):
         pl.restore([1, 2], blur, SIGMA)
-    with pytest.raises(pl.InputError, match="blur is a int"):
+    with pytest.raises(pl.InputError, match="blur"):
         pl.restore(y, 3, SIGMA)
     with pytest.raises(pl.InputError, match="the operator takes"):
         pl.restore(y[..., 1:], blur, SIGMA)
@@ -262,13 +266,13 @@ def test_bad_pictures_and_blurs_are_one_line() -> None:
 def test_certified_iterations_after_fast() -> None:
     """Their certificate, from the annealed picture: with a convex prior they converge to its minimiser."""
     y, sharp, blur = observed(64)
-    quick = pl.restore_picture(y, blur, SIGMA)
-    assert quick.result.certificate.level is Level.OUTSIDE
-    after = pl.restore_picture(y, blur, SIGMA, certify=5)
-    assert after.result.certificate.level is Level.ASSUMED
-    assert len(after.result.history) == 5
+    quick = pl.restore(y, blur, SIGMA)
+    assert quick.certificate.level is Level.OUTSIDE
+    after = pl.restore(y, blur, SIGMA, certify=5)
+    assert after.certificate.level is Level.ASSUMED
+    assert len(after.history) == 5
     assert any("certified iterations after 8 of Annealed" in note for note in after.notes)
-    assert float(psnr(after.result.image, sharp)) > float(psnr(quick.result.image, sharp)) - 1
+    assert float(psnr(after.image, sharp)) > float(psnr(quick.image, sharp)) - 1
     with pytest.raises(pl.InputError, match="certify = -1"):
         pl.restore(y, blur, SIGMA, certify=-1)
 
@@ -286,8 +290,7 @@ def test_networks_whose_iterations_are_to_converge_compute_in_float32(
         asked.append(precision)
         return pl.load_denoiser(name, device, precision)
 
-    # `pnpladmm.restore` is the function that hides its module.
-    monkeypatch.setattr(import_module("pnpladmm.restore"), "load_denoiser", load)
+    monkeypatch.setattr(import_module("pnpladmm.restoration.run"), "load_denoiser", load)
     y, _, blur = observed(32)
     pl.restore(y, blur, SIGMA, denoiser="light", **options)
     assert asked == [precision]

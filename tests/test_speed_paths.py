@@ -15,7 +15,9 @@ from pnpladmm.blur import gaussian
 from pnpladmm.denoisers import Promise, Tikhonov
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.operators import preconditioner
-from pnpladmm.operators.convolution import BankData, BoxBank, DenseBank, fast_size, is_smooth, windows
+from pnpladmm.operators.convolution import BoxBank, DenseBank
+from pnpladmm.operators.fft import fast_size, is_smooth
+from pnpladmm.operators.windows import BankData, windows
 from pnpladmm.solvers.conjugate_gradient import conjugate_gradient
 from pnpladmm.solvers.data_step import DataStep
 from pnpladmm.solvers.inner_products import products, squared

@@ -31,7 +31,7 @@ from pnpladmm.workshop.training.loop import Progress, Training, train
 from pnpladmm.workshop.training.plan import Plan
 from pnpladmm.workshop.training.prune import hidden_contributions, prune
 from pnpladmm.workshop.training.schedule import draw_sigma, expected_error, learning_rate, share_spent
-from pnpladmm.workshop.training.tables import weak_noise_markdown
+from pnpladmm.workshop.training.tables import WEAK_NOISE, markdown
 
 PNPLADMM = [sys.executable, "-c", "from pnpladmm.cli import main; main()"]
 
@@ -262,7 +262,7 @@ def test_the_tables_measure_what_they_say(folder: Path) -> None:
     assert weak[0].moved == pytest.approx(1, rel=1e-4)
     assert weak[0].gain < 0
     assert weak[0].worse == weak[0].pictures == 2
-    assert "| 0.5 | 1.000 |" in weak_noise_markdown(weak)
+    assert "| 0.5 | 1.000 |" in markdown(WEAK_NOISE, weak)
 
 
 def test_the_commands_print_tables_and_one_line_errors(folder: Path, tmp_path: Path, run: Run) -> None:

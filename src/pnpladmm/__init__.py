@@ -11,9 +11,9 @@
 """
 
 from pnpladmm.allocator import keep_memory
-from pnpladmm.blur import Blur, read_blur, write_blur
+from pnpladmm.blur import Blur, as_blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
-from pnpladmm.denoisers import Promise, as_denoiser, load_denoiser, relaxed
+from pnpladmm.denoisers import DENOISERS, Promise, as_denoiser, load_denoiser, relaxed
 from pnpladmm.operators import (
     Decimation,
     LinearOperator,
@@ -32,6 +32,7 @@ from pnpladmm.solvers import (
     FISTA,
     ISTA,
     LADMM,
+    METHODS,
     Annealed,
     Certificate,
     History,
@@ -51,9 +52,11 @@ from pnpladmm.tensors import InputError
 
 __all__ = [
     "ADMM",
+    "DENOISERS",
     "FISTA",
     "ISTA",
     "LADMM",
+    "METHODS",
     "Annealed",
     "Blur",
     "Certificate",
@@ -79,6 +82,7 @@ __all__ = [
     "Status",
     "SubsampledTransform",
     "WeightedGaussian",
+    "as_blur",
     "as_denoiser",
     "check_adjoint",
     "keep_memory",

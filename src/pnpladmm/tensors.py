@@ -1,4 +1,4 @@
-"""Small helpers for batches of pictures: a number per picture, sums per picture."""
+"""Helpers for batches of pictures: numbers per picture, sums per picture, checks of what callers give."""
 
 from __future__ import annotations
 
@@ -12,15 +12,25 @@ PerPicture: TypeAlias = float | Tensor
 
 
 class InputError(ValueError):
-    """What the caller gave cannot be used; the message says what, with the value, in one line."""
+    """An input that cannot be used. The message is one line: what is wrong, its value, what to do.
+
+    Examples
+    --------
+    >>> import pnpladmm as pl
+    >>> try:
+    ...     pl.Gaussian(sigma=-1)
+    ... except pl.InputError as error:
+    ...     print(error)
+    sigma = -1: give a finite number above 0, or one for each picture
+    """
 
 
 def per_picture(value: PerPicture, like: Tensor) -> Tensor:
     """`value` as a tensor that multiplies pictures `like` of shape (B, C, H, W): () or (B, 1, 1, 1).
 
-    What it returned once it takes again.
+    Its result may be given to it again.
     """
-    # To a GPU without waiting for it: torch waits after a copy from ordinary memory unless told otherwise.
+    # non_blocking: by default torch waits for a GPU after a copy from pageable memory.
     tensor = torch.as_tensor(value, dtype=like.dtype).to(like.device, non_blocking=True)
     if tensor.numel() == 1:
         return tensor.reshape(())
@@ -28,7 +38,7 @@ def per_picture(value: PerPicture, like: Tensor) -> Tensor:
         return tensor
     if tensor.ndim != 1 or len(tensor) != len(like):
         raise InputError(
-            f"a number per picture has shape {tuple(tensor.shape)}: give one number, or {len(like)} of them"
+            f"numbers per picture have shape {tuple(tensor.shape)}: give one number, or {len(like)} of them"
         )
     return tensor.reshape(-1, 1, 1, 1)
 

@@ -135,7 +135,7 @@ def _without_tensors(thing: Any) -> Any:
     if isinstance(thing, np.ma.MaskedArray):
         return np.ma.filled(thing.astype(np.float64), np.nan)
     if isinstance(thing, Tensor):
-        tensor = thing.detach().cpu().resolve_conj().resolve_neg()
+        tensor = thing.detach().to_dense().cpu().resolve_conj().resolve_neg()
         return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
     if isinstance(thing, list | tuple):
         return [_without_tensors(item) for item in thing]

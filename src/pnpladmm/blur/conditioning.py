@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.options import is_number, short
 from pnpladmm.tensors import InputError
 
 EMPTY = 1e-7
@@ -195,13 +196,13 @@ def _subtract(name: str, kernels: Array, background: float | str | None, notes: 
                 "subtract it (background: border)"
             )
         return kernels
-    if background == "border":
+    if isinstance(background, str) and background == "border":
         notes.append(f"background subtracted: the rim's median, {spread(levels)}")
         return kernels - levels[..., None, None]
-    if not isinstance(background, int | float) or not np.isfinite(background):
-        raise InputError(f"{name}: background {background!r}: give a number or border")
-    notes.append(f"background subtracted: {background:g}")
-    return kernels - background
+    if not is_number(background):
+        raise InputError(f"{name}: background {short(background)}: give a number or border")
+    notes.append(f"background subtracted: {float(background):g}")
+    return kernels - float(background)
 
 
 def _centre(kernels: Array, recentre: bool, notes: list[str]) -> Array:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
@@ -85,21 +87,19 @@ class Options:
     most: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind is not None and self.kind not in get_args(Kind):
-            raise InputError(f"kind {self.kind!r}: choose one of {', '.join(get_args(Kind))}")
-        if self.order is not None and self.order not in get_args(Order):
-            raise InputError(f"order {self.order!r}: choose one of {', '.join(get_args(Order))}")
-        if self.index is not None and not (_is_number(self.index) and self.index == int(self.index) >= 0):
-            raise InputError(f"index {self.index!r}: give a whole number of 0 or more")
+        for name, choices in (("kind", get_args(Kind)), ("order", get_args(Order))):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value in choices):
+                raise InputError(f"{name} {short(value)}: choose one of {', '.join(choices)}")
+        for name, least in (("index", 0), ("most", 1)):
+            object.__setattr__(self, name, _checked_count(name, getattr(self, name), least))
         for name in ("normalise", "recentre"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} {getattr(self, name)!r}: give true or false")
-        for name in ("feather", "tolerance", "most"):
+                raise InputError(f"{name} {short(getattr(self, name))}: give true or false")
+        for name in ("feather", "tolerance"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 <= value < 1e6):
-                raise InputError(f"{name} {value!r}: give a number of 0 or more")
-        if self.most is not None and self.most < 1:
-            raise InputError(f"most {self.most!r}: at least one kernel is needed")
+            if not (is_number(value) and 0 <= value < 1e6) and not (value is None and name == "feather"):
+                raise InputError(f"{name} {short(value)}: give a number of 0 or more")
         if self.size is not None:
             object.__setattr__(self, "size", _checked_size(self.size))
         for name in ("labels", "positions"):
@@ -111,8 +111,8 @@ class Options:
         if self.oversampling is None:
             return None
         pair = self.oversampling if isinstance(self.oversampling, tuple | list) else (self.oversampling,) * 2
-        if len(pair) != 2 or not all(_is_number(f) and f >= 1 for f in pair):
-            raise InputError(f"oversampling {self.oversampling!r}: give a number of 1 or more, or two (y, x)")
+        if len(pair) != 2 or not all(is_number(f) and f >= 1 for f in pair):
+            raise InputError(f"oversampling {short(self.oversampling)}: give a number of 1 or more, or two (y, x)")
         return float(pair[0]), float(pair[1])
 
     def needed_size(self, name: str, what: str) -> Size:
@@ -133,15 +133,31 @@ class Options:
         return dataclasses.replace(self, **changes)
 
 
+def short(value: Any) -> str:
+    """A value as errors show it: in one line, and not all of a long one."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def _checked_size(value: Any) -> Size:
     try:
         height, width = (int(n) for n in value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is a tensor's
         height = width = 0
     if min(height, width) < 1:
-        raise InputError(f"size {value!r}: give the picture's (height, width)")
+        raise InputError(f"size {short(value)}: give the picture's (height, width)")
     return height, width
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+def _checked_count(name: str, value: Any, least: int) -> int | None:
+    """A whole number (also NumPy's), or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InputError(f"{name} {short(value)}: give a whole number of {least} or more")
+    return int(value)
+
+
+def is_number(value: Any) -> bool:
+    """A finite number, also NumPy's; true and false are none."""
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

@@ -23,6 +23,7 @@ import warnings
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from pnpladmm.blur.arrays import reading
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
 from pnpladmm.blur.sniffing import sniff
@@ -55,7 +56,8 @@ def read_file(path: Path, options: Options) -> Blur:
     sniff(path)  # a file that is missing or empty is refused in the same words for all readers
     for reader in readers():
         if _matches(reader, path):
-            return reader.read(path, options)
+            with reading(path):  # whatever a reader raises becomes one line that names the file
+                return reader.read(path, options)
     raise InputError(f"{path}: unknown format: give PNG, TIFF, NPY, NPZ, FITS, MAT, .psf or a blur file (YAML)")
 
 

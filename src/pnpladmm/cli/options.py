@@ -10,7 +10,7 @@ import typer
 from pnpladmm.denoisers import DENOISERS
 from pnpladmm.solvers import METHODS
 
-_DENOISERS = f"{', '.join(DENOISERS.names())}, or a file of weights"
+_DENOISERS = f"{', '.join(DENOISERS)}, or a file of weights"
 
 BlurFile: TypeAlias = Annotated[Path, typer.Option("--blur", "-b", help="Blur file.")]
 Labels: TypeAlias = Annotated[Path | None, typer.Option(help="Map of which kernel of a stack acts where.")]

@@ -78,7 +78,7 @@ def restore(
 def _run(jobs: list[Job], as_json: bool) -> None:
     """Run the jobs one after the other; one that fails does not stop the others."""
     from pnpladmm.jobs import Interrupted, run_job
-    from pnpladmm.solvers import Status
+    from pnpladmm.solvers import Status, method_class
 
     console = Console(stderr=True)
     outcomes: list[Outcome] = []
@@ -95,7 +95,7 @@ def _run(jobs: list[Job], as_json: bool) -> None:
             console.print(f"{name}: interrupted, nothing written (--keep writes the picture so far)", markup=False)
             raise typer.Exit(130) from None
         outcomes.append(outcome)
-        _tell(console, outcome, asked=one.certify > 0 or one.method == "certified")
+        _tell(console, outcome, asked=one.certify > 0 or method_class(one.method).needs_full_precision)
         if outcome.status == Status.STOPPED.label:
             break
     if as_json:

@@ -22,7 +22,7 @@ class DataTerm(ABC):
     gradient take such terms only."""
 
     one_precision: ClassVar[bool] = False
-    """Whether it is quadratic with one number `p` per picture. Then LADMM with `beta = p` is ISTA."""
+    """Whether `h(z) = p/2 ||z - y||^2` with one number `p` per picture: then LADMM with `beta = p` is ISTA."""
 
     @abstractmethod
     def value(self, z: Tensor, y: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class DataTerm(ABC):
         return None
 
     def background_of(self, y: Tensor) -> Tensor | float:
-        """The mean level in `y` that the operator does not touch, as a factor of pictures; 0 for most terms."""
+        """The mean level in `y` that the operator does not touch, as a number or a factor of pictures, (B, 1, 1, 1)."""
         return 0.0
 
     def advice(self, y: Tensor) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,8 +39,8 @@ class Gaussian(DataTerm):
 
     sigma: PerPicture
 
-    quadratic = True
-    one_precision = True
+    quadratic: ClassVar[bool] = True
+    one_precision: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check sigma."""
@@ -99,7 +99,7 @@ class WeightedGaussian(DataTerm):
     tensor([6.0000], dtype=torch.float64)
     """
 
-    quadratic = True
+    quadratic: ClassVar[bool] = True
 
     def __init__(self, precision: Any) -> None:
         precision = torch.as_tensor(precision)

@@ -1,4 +1,4 @@
-"""How good a picture is."""
+"""PSNR, SSIM and LPIPS of a picture against its reference."""
 
 from pnpladmm.metrics.convention import PAPER, PAPER_CODE, STANDARD, Convention
 from pnpladmm.metrics.fidelity import psnr, ssim

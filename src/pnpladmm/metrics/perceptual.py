@@ -1,7 +1,7 @@
 """LPIPS (Zhang et al. 2018, version 0.1): distance of two pictures in the features of a trained network.
 
 `d(x, y) = sum_l mean_pixels sum_c w_lc (f_lc(x) - f_lc(y))^2`, with the features `f_l` of five layers divided by
-their length at each pixel, and heads `w_l >= 0` fitted to people's judgement. Lower is better, 0 is equality.
+their length at each pixel, and heads `w_l >= 0` fitted to people's judgement. Lower is better; equal pictures have 0.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pnpladmm.tensors import InputError
 
 Trunk: TypeAlias = Literal["alex", "vgg"]
 
-# Mean and deviation of the trunks' training pictures, in the [-1, 1] that LPIPS takes.
+# Mean and standard deviation of the trunks' training pictures, in the range [-1, 1] that LPIPS takes.
 SHIFT = (-0.030, -0.088, -0.188)
 SCALE = (0.458, 0.448, 0.450)
 EPSILON = 1e-10
 """Added to the length of a feature vector, as in the published code."""
-AT_ONCE = 8
+PICTURES_AT_ONCE = 8
 """Pictures that go through the trunk together: VGG's features of a pair take 130 MB at 256x256, in float32."""
 
 STRIDES: dict[Trunk, dict[int, tuple[int, int]]] = {"alex": {0: (4, 2), 1: (1, 2)}, "vgg": {}}
@@ -34,39 +34,61 @@ STRIDES: dict[Trunk, dict[int, tuple[int, int]]] = {"alex": {0: (4, 2), 1: (1, 2
 POOL: dict[Trunk, tuple[int, frozenset[int]]] = {"alex": (3, frozenset({1, 2})), "vgg": (2, frozenset({2, 4, 7, 10}))}
 """Side of the max-pooling windows (stride 2), and the convolutions before which they stand."""
 TAPS: dict[Trunk, tuple[int, ...]] = {"alex": (0, 1, 2, 3, 4), "vgg": (1, 3, 6, 9, 12)}
-"""Convolutions after whose rectifier the features are taken."""
-SMALLEST: dict[Trunk, int] = {"alex": 31, "vgg": 16}
-"""Pictures must have this many rows and columns for every layer to have a pixel."""
+"""The convolutions whose features are taken, after the rectifier."""
+SMALLEST_SIDE: dict[Trunk, int] = {"alex": 31, "vgg": 16}
+"""Smaller pictures leave no pixel in some layer."""
 
 
 class LPIPS:
-    """`lpips(x, reference)`: (B, 3, H, W) or (B, 1, H, W) in [0, 1] -> (B,) float64. Grey goes in as three channels."""
+    """The distance of pictures from their references: `lpips(x, reference)`. Made by `load_lpips`.
+
+    Parameters
+    ----------
+    trunk : {"alex", "vgg"}
+        The network whose features are compared.
+    tensors : mapping of str to Tensor
+        Its convolutions `features.i.{weight,bias}`, and the heads `heads.i.weight`.
+    device : torch.device or str, optional
+        Where it computes; by default on the CPU.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pnpladmm.metrics import load_lpips
+    >>> lpips = load_lpips("alex")  # None if no weights are installed
+    >>> picture = torch.rand(2, 3, 64, 64)
+    >>> lpips is None or lpips(picture, picture).tolist() == [0.0, 0.0]
+    True
+    """
 
     def __init__(self, trunk: Trunk, tensors: Mapping[str, Tensor], device: torch.device | str | None = None) -> None:
         self.trunk: Trunk = trunk
         home = torch.device(device or "cpu")
-        # GPUs cut float32 convolutions to 10 bits (TF32) unless told; float64 they leave alone.
+        # GPUs round the factors of float32 convolutions to 10 bits (TF32) by default; those of float64 they do not.
         dtype = torch.float64 if home.type == "cuda" else torch.float32
         self._tensors = {key: value.to(home, dtype) for key, value in tensors.items()}
         like = self._tensors["heads.0.weight"]
         self._shift, self._scale = (like.new_tensor(values).view(1, 3, 1, 1) for values in (SHIFT, SCALE))
 
     def to(self, device: torch.device | str) -> LPIPS:
-        """The same on another device."""
+        """The same metric on another device."""
         return LPIPS(self.trunk, self._tensors, device)
 
     @torch.no_grad()
     def __call__(self, x: Tensor, reference: Tensor, convention: Convention = STANDARD) -> Tensor:
-        """The distance of each picture from its reference."""
+        """The distance of each picture (B, 3 or 1, H, W), in [0, 1], from its reference: (B,), float64.
+
+        Grey pictures are copied into three channels.
+        """
         x, reference = convention.prepare(x, reference)
-        if x.shape[1] not in (1, 3) or min(x.shape[2:]) < SMALLEST[self.trunk]:
-            least = SMALLEST[self.trunk]
+        if x.shape[1] not in (1, 3) or min(x.shape[2:]) < SMALLEST_SIDE[self.trunk]:
+            least = SMALLEST_SIDE[self.trunk]
             raise InputError(
-                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, of {least}x{least} or more"
+                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, at least {least}x{least}"
             )
         parts = [
             self._distance(*(self._features(t.to(self._shift), convention.lpips_shift) for t in pair))
-            for pair in zip(torch.split(x, AT_ONCE), torch.split(reference, AT_ONCE), strict=True)
+            for pair in zip(torch.split(x, PICTURES_AT_ONCE), torch.split(reference, PICTURES_AT_ONCE), strict=True)
         ]
         return torch.cat(parts).to(x.device)
 
@@ -96,10 +118,27 @@ class LPIPS:
 def load_lpips(
     trunk: Trunk = "alex", file: str | Path | None = None, device: torch.device | str | None = None
 ) -> LPIPS | None:
-    """LPIPS with weights from `file`, the cache folder, or the shared folder beside the checkout; None without any.
+    """Load LPIPS with its weights, which are not shipped.
 
-    A weight file (safetensors) holds the trunk's convolutions `features.i.{weight,bias}` and `heads.i.weight`.
-    `file` that is missing or wrong is an error: it was asked for. So is a wrong file in the other places.
+    Parameters
+    ----------
+    trunk : {"alex", "vgg"}
+        The network whose features are compared.
+    file : str or Path, optional
+        A safetensors file with the trunk's convolutions `features.i.{weight,bias}` and the heads `heads.i.weight`. By
+        default `TRUNK.safetensors` in the cache folder or in the shared folder beside the checkout.
+    device : torch.device or str, optional
+        Where it computes; by default on the CPU.
+
+    Returns
+    -------
+    LPIPS or None
+        None if no file was given and there is none in the two folders.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged or of another network.
     """
     if trunk not in get_args(Trunk):
         raise InputError(f"LPIPS trunk {trunk!r}: choose one of {', '.join(get_args(Trunk))}")

@@ -5,7 +5,8 @@ from pnpladmm.operators.blur import SpatiallyVaryingBlur
 from pnpladmm.operators.boundary import Boundary
 from pnpladmm.operators.norm import NormBound
 from pnpladmm.operators.preconditioning import Preconditioner
-from pnpladmm.operators.sampling import Decimation, Mask, SubsampledTransform
+from pnpladmm.operators.sampling import Decimation, Mask
+from pnpladmm.operators.subsampled_transform import SubsampledTransform
 
 __all__ = [
     "Boundary",

@@ -13,8 +13,9 @@ from pnpladmm.operators.absolute_blur import AbsoluteBlur
 from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
 from pnpladmm.operators.compression import Compression, compress
-from pnpladmm.operators.convolution import Bank, BankData, Domain, TransposedBank, bank_cost, make_bank
+from pnpladmm.operators.convolution import Bank, TransposedBank, bank_cost, make_bank
 from pnpladmm.operators.preconditioner import LocalWiener, Regions, regions_of
+from pnpladmm.operators.windows import BankData, Domain
 from pnpladmm.tensors import InputError
 
 Order: TypeAlias = Literal["convolve-then-weight", "weight-then-convolve"]

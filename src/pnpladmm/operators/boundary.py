@@ -1,8 +1,8 @@
 """What lies beyond the border of a picture: extension maps `E` and their exact adjoints.
 
-A blur needs `k - 1` rows and columns more than it gives. The extension copies pixels of the picture there
-(or zeros), so it is a selection: every row of `E` has at most one entry, which is 1. Two things follow:
-`E^T` adds each copied pixel back to where it came from, and `E (u x) = (E u)(E x)` pixel by pixel.
+A blur needs `k - 1` more rows and columns than it returns. The extension copies pixels of the picture there, or zeros,
+so it is a selection: every row of `E` has at most one entry, which is 1. Therefore `E^T` adds each copied pixel to the
+one that it was copied from, and `E (u x) = (E u)(E x)` pixel by pixel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Boundary: TypeAlias = Literal["circular", "replicate", "reflect", "zero", "unkno
 
 
 def check_boundary(boundary: str) -> None:
-    """Refuse a boundary that does not exist."""
+    """Refuse a name that is no boundary."""
     if boundary not in get_args(Boundary):
         raise InputError(f"boundary {boundary!r}: choose one of {', '.join(get_args(Boundary))}")
 
@@ -27,8 +27,8 @@ def check_boundary(boundary: str) -> None:
 class Extension:
     """`E`: pictures (..., H, W) -> (..., before + H + after, ...), for each of the two axes.
 
-    `unknown` has no extension: the picture is then the extended domain itself. What is added must be smaller than
-    the picture. It is made of slices: no index has to travel to a GPU.
+    `unknown` has no extension: the picture is then the extended domain itself. The extension must be smaller than the
+    picture. It is made of slices, so that no index is copied to a GPU.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Extension:
         return x
 
     def adjoint(self, y: Tensor) -> Tensor:
-        """`E^T y`: the middle, plus what lies beyond the border added to its source."""
+        """`E^T y`: the middle, with each pixel beyond the border added to its source."""
         for axis in (-1, -2):
             before, n, after = self.before[axis], self.size[axis], self.after[axis]
             x = y.narrow(axis, before, n)
@@ -78,5 +78,6 @@ class Extension:
         return x.narrow(axis, 0, 1), x.narrow(axis, n - 1, 1)
 
     def _sources(self, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+        """The pixels to append before and after the picture, in the order of the extension."""
         head, tail = self._targets(x, axis)
         return (head.flip(axis), tail.flip(axis)) if self.boundary == "reflect" else (head, tail)

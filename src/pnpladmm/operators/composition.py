@@ -11,7 +11,7 @@ from pnpladmm.operators.preconditioning import Preconditioner
 
 
 class Composition(LinearOperator):
-    """`A = outer inner`, `A^T = inner^T outer^T`."""
+    """`A = outer inner`, `A^T = inner^T outer^T`; made by `outer @ inner`."""
 
     def __init__(self, outer: LinearOperator, inner: LinearOperator) -> None:
         self.outer, self.inner = outer, inner
@@ -37,7 +37,7 @@ class Composition(LinearOperator):
 
     @property
     def domain(self) -> Shape | None:
-        """That of the inner operator where it has one, else what the outer one asks of it."""
+        """That of the inner operator where it has one, else the one that fits the outer operator."""
         if self.inner.domain is None:
             return None if self.outer.domain is None else self.inner.input_shape(self.outer.domain)
         if self.outer.domain is None:
@@ -46,12 +46,12 @@ class Composition(LinearOperator):
         return b, c, *self.inner.domain[2:]
 
     def preconditioner(self, precision: Tensor, a: Tensor) -> Preconditioner | None:
-        """The inner operator's, with the precision that the outer one leaves at each pixel."""
+        """That of the inner operator, with the precision that the outer one leaves at each pixel."""
         inner = self.outer.pulled_back(as_map(precision))
         return None if inner is None else self.inner.preconditioner(inner, a)
 
     def pulled_back(self, precision: Tensor) -> Tensor | None:
-        """Back through one after the other."""
+        """`A^T p A`, through one after the other."""
         inner = self.outer.pulled_back(precision)
         return None if inner is None else self.inner.pulled_back(inner)
 
@@ -64,12 +64,12 @@ class Composition(LinearOperator):
         return self.inner.crop_offset if self.outer.output_shape(middle)[2:] == middle[2:] else None
 
     def start(self, y: Tensor) -> Tensor:
-        """Back through one after the other."""
+        """The start of the outer operator, then that of the inner one."""
         return self.inner.start(self.outer.start(y))
 
     @property
     def device(self) -> torch.device | None:
-        """That of either."""
+        """That of the inner operator, else that of the outer one."""
         return self.inner.device or self.outer.device
 
     def absolute(self) -> LinearOperator | None:
@@ -82,7 +82,7 @@ class Composition(LinearOperator):
         return Composition(outer, inner)
 
     def norm_squared(self, shape: Shape | None = None) -> NormBound:
-        """Bounded as a whole where the entries allow it, else by the product: a product is 2 to 4 times loose."""
+        """Bounded as a whole where the entries allow it; else by the product of bounds, up to 4 times too large."""
         shape = shape or self.domain
         if shape is None or self.absolute() is None:
             product = self.outer.norm_squared(

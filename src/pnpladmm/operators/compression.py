@@ -2,11 +2,11 @@ r"""Fewer kernels for the same blur, to a stated error.
 
 The kernel at pixel `r` is `k_r = sum_i u_i(r) k_i`: the field of all kernels is the matrix `F = W^T K`, `W` (P, N) the
 weights and `K` (P, k^2) the kernels. A truncated singular value decomposition of `F` is the best blur of R kernels,
-orthogonal to each other and signed. It is had from the two Gram matrices `W W^T` and `K K^T`, P by P, so that neither
-the picture's size nor the kernel's matters much.
+orthogonal to each other and signed. It is computed from the two Gram matrices `W W^T` and `K K^T`, P by P, so that the
+sizes of picture and kernel matter little.
 
-Errors are `sqrt(E||(H - H_R) x||^2 / E||H x||^2)`, exact but for the border, for two kinds of random pictures `x`:
-white ones (it is then the relative Frobenius norm of the difference), and ones with the spectrum of photographs,
+Errors are `sqrt(E||(H - H_R) x||^2 / E||H x||^2)`, exact except at the border, for two kinds of random pictures `x`:
+white noise (then it is the relative Frobenius norm of the difference), and pictures with the spectrum of photographs,
 `1/f^2` about their mean. The decomposition minimises the sum of the two squares.
 """
 
@@ -17,31 +17,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.operators.convolution import fast_size
+from pnpladmm.operators.fft import fast_size
 
-# Of a photograph in [0, 1]: its mean squared over its variance, about.
 MEAN_POWER = 3.0
-# Eigenvalues of a Gram matrix below this share of the largest are rounding.
+"""Squared mean of a typical photograph in [0, 1], divided by its variance."""
 ROUNDING = 1e-13
+"""Eigenvalues of a Gram matrix below this share of the largest are rounding errors."""
 
 
 @dataclass(frozen=True)
 class Compression:
-    """What a compressed blur has lost; the worst picture of a batch."""
+    """The errors of a compressed blur; those of the worst picture of a batch."""
 
     before: int
-    """Kernels of the blur as it was."""
+    """Number of kernels before."""
     after: int
-    """Kernels of the compressed one."""
+    """Number of kernels after."""
     white_error: float
-    """Relative error on white pictures, root of the mean square."""
+    """Relative error on white noise, root of the mean square."""
     photo_error: float
     """Relative error on pictures with the spectrum of photographs."""
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """Kernels (b, R, c, kh, kw), weights (b, R, 1, H, W), float64, and what they cost in accuracy."""
+    """Kernels (b, R, c, kh, kw) and weights (b, R, 1, H, W), float64, with their errors."""
 
     kernels: Tensor
     weights: Tensor
@@ -49,7 +49,7 @@ class Compressed:
 
 
 def compress(kernels: Tensor, weights: Tensor, tolerance: float) -> Compressed:
-    """The fewest kernels with both errors at most `tolerance` in every picture; kernels and weights as in a blur."""
+    """The smallest number of kernels with both errors at most `tolerance` in every picture."""
     kernels, weights = kernels.double(), weights.double()
     pieces = [_decompose(k, w) for k, w in zip(kernels, weights, strict=True)]
     rank = max(piece.rank(tolerance) for piece in pieces)
@@ -72,7 +72,7 @@ class _Decomposition:
     errors: Tensor  # (2, P + 1): white and photo error of each rank
 
     def rank(self, tolerance: float) -> int:
-        """The least that is accurate enough, at least 1."""
+        """The smallest rank that is accurate enough, at least 1."""
         return max(1, int((self.errors > tolerance).any(0).sum()))
 
 

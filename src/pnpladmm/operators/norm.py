@@ -1,12 +1,12 @@
-r"""Bounds of `||A||^2` from below and, with proof, from above.
+r"""Bounds of `||A||^2`: a lower one, and a proven upper one.
 
 For a matrix `M = A^T A` with non-negative entries and any image `p > 0`,
 
     <p, M p> / <p, p>  <=  ||A||^2  <=  max_i (M p)_i / p_i .
 
-Left: Rayleigh quotient. Right: Collatz-Wielandt; with `D = diag(p)` it is the maximum row sum of
-`D^-1 M D`, which has the eigenvalues of `M`. Power iteration from ones drives both to the norm, and every
-iterate gives a valid pair, so the best of each is kept.
+On the left is the Rayleigh quotient. On the right is the Collatz-Wielandt bound: with `D = diag(p)` it is the maximum
+row sum of `D^-1 M D`, which has the eigenvalues of `M`. In a power iteration from ones both converge to the norm. Every
+iterate gives a valid pair, and the best of each is the result.
 
 A signed operator is bounded by a non-negative one that dominates it entry by entry
 (`LinearOperator.absolute`): `|Ax| <= |A||x|`, so `||A|| <= || |A| ||`.
@@ -25,17 +25,33 @@ from pnpladmm.tensors import dot
 if TYPE_CHECKING:
     from pnpladmm.operators.base import LinearOperator, Shape
 
-# Keeps p positive where masks, decimation or unknown borders would drive it to 0. Any p > 0 is valid.
-FLOOR = 1e-3
-# Room for the rounding of the float64 transforms, so that the bound stays one.
+POSITIVE = 1e-3
+"""Added to p (of maximum 1): masks, decimation or unknown borders would make it 0 somewhere. Any p > 0 is valid."""
 ROUNDING = 1e-9
+"""Relative allowance for the rounding of float64 transforms, so that a bound stays a bound."""
+FOREIGN_ROUNDING = 1e-5
+"""The same for operators of which nothing is known: they may compute in float32."""
+SAFE_MINIMUM = torch.finfo(torch.float64).tiny
+"""The smallest normal number, to divide by instead of 0."""
 
 
 @dataclass(frozen=True)
 class NormBound:
-    """`lower <= ||A||^2 <= upper`: float64 tensors of shape (1,), or (B,) if each picture has its own.
+    """Bounds of a squared operator norm: `lower <= ||A||^2 <= upper`.
 
-    `upper` is infinite where no bound is known.
+    Attributes
+    ----------
+    lower, upper : Tensor
+        float64, of shape (1,), or (B,) where each picture has an operator of its own. `upper` is infinite where no
+        bound is known.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> kernels, weights = torch.full((1, 3, 3), 1 / 9), torch.ones(1, 8, 8)
+    >>> bound = pl.SpatiallyVaryingBlur(kernels, weights).norm_squared()
+    >>> print(f"{float(bound.lower):.3f} {float(bound.upper):.3f}")
+    1.000 1.000
     """
 
     lower: Tensor
@@ -43,17 +59,17 @@ class NormBound:
 
     @staticmethod
     def exactly(value: float | Tensor) -> NormBound:
-        """A norm that is known."""
+        """The bound of a norm that is known."""
         tensor = torch.as_tensor(value, dtype=torch.float64).reshape(-1)
         return NormBound(tensor, tensor)
 
     def __mul__(self, other: NormBound) -> NormBound:
-        """Bound of a product of operators: only the upper ones multiply."""
+        """The bound of a product of operators: `||AB|| <= ||A|| ||B||`, and nothing is known from below."""
         upper = self.upper * other.upper
         return NormBound(torch.zeros_like(upper), upper)
 
     def intersect(self, other: NormBound) -> NormBound:
-        """What both bounds together say."""
+        """The larger of the lower bounds and the smaller of the upper ones."""
         return NormBound(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
 
@@ -75,36 +91,38 @@ def bound_norm_squared(
 
 
 def _non_negative(operator: LinearOperator, shape: Shape, iterations: int, gap: float) -> NormBound:
+    """Both bounds for an operator with no negative entry."""
     p = torch.ones(shape, dtype=torch.float64, device=operator.device)
     lower = torch.zeros(shape[0], dtype=torch.float64, device=p.device)
     upper = torch.full_like(lower, torch.inf)
     for _ in range(iterations):
-        # A picture whose bounds are close keeps them: they must not depend on its neighbours.
+        # A picture whose bounds are close keeps them, so that they do not depend on its neighbours.
         loose = upper > (1 + gap) * lower
         if not bool(loose.any()):
             break
         mp = operator.adjoint(operator.forward(p))
         lower = torch.where(loose, torch.maximum(lower, _rayleigh(operator, p, mp)), lower)
         upper = torch.where(loose, torch.minimum(upper, (mp / p).flatten(1).amax(1)), upper)
-        top = mp.flatten(1).amax(1).clamp_min(torch.finfo(torch.float64).tiny)
-        p = mp.clamp_min(0) / top.view(-1, 1, 1, 1) + FLOOR
+        top = mp.flatten(1).amax(1).clamp_min(SAFE_MINIMUM)
+        p = mp.clamp_min(0) / top.view(-1, 1, 1, 1) + POSITIVE
     return NormBound(lower * (1 - ROUNDING), upper * (1 + ROUNDING))
 
 
 def _power_iteration(operator: LinearOperator, shape: Shape, iterations: int) -> Tensor:
+    """A lower bound for an operator of which nothing is known."""
     generator = torch.Generator().manual_seed(0)
     p = torch.randn(shape, dtype=torch.float64, generator=generator).to(operator.device)
     lower = torch.zeros(shape[0], dtype=torch.float64, device=p.device)
     for _ in range(iterations):
         mp = operator.adjoint(operator.forward(p))
         lower = torch.maximum(lower, _rayleigh(operator, p, mp))
-        p = mp / mp.flatten(1).norm(dim=1).clamp_min(torch.finfo(torch.float64).tiny).view(-1, 1, 1, 1)
-    return lower * (1 - 1e-5)  # a foreign operator may compute in float32
+        p = mp / mp.flatten(1).norm(dim=1).clamp_min(SAFE_MINIMUM).view(-1, 1, 1, 1)
+    return lower * (1 - FOREIGN_ROUNDING)
 
 
 def _rayleigh(operator: LinearOperator, p: Tensor, mp: Tensor) -> Tensor:
     """The largest Rayleigh quotient of each picture: channel by channel where the channels do not mix."""
     pictures = len(p)
     p, mp = (t.flatten(2 if operator.channelwise else 1).flatten(0, -2) for t in (p, mp))
-    quotient = dot(p, mp) / dot(p, p).clamp_min(torch.finfo(torch.float64).tiny)
+    quotient = dot(p, mp) / dot(p, p).clamp_min(SAFE_MINIMUM)
     return quotient.reshape(pictures, -1).amax(1)

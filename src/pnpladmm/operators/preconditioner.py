@@ -31,9 +31,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
-from pnpladmm.operators.convolution import Size, bounding_boxes, fast_size, is_smooth
+from pnpladmm.operators.fft import Size, fast_size, is_smooth
 from pnpladmm.operators.kernel_order import KernelOrder, add_weighted
 from pnpladmm.operators.preconditioning import Preconditioner
+from pnpladmm.operators.windows import bounding_boxes
 
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur

@@ -1,25 +1,44 @@
-"""Operators that keep some of what there is: decimation, masks, subsampled transforms."""
+"""Operators that keep some of the pixels: decimation and masks."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, shape_of
+from pnpladmm.operators.base import LinearOperator, Shape, check_size, shape_of
 from pnpladmm.operators.norm import NormBound
-from pnpladmm.operators.preconditioning import FormulaPreconditioner, Preconditioner
-from pnpladmm.operators.transforms import DCT, Hadamard
 from pnpladmm.tensors import InputError
-
-TransformName: TypeAlias = Literal["dct", "hadamard"]
 
 
 class Decimation(LinearOperator):
-    """`(S x)[i, j] = x[f i, f j]`: every f-th pixel, from the first. After a blur: super-resolution."""
+    """Every f-th pixel of each axis, from the first: `(S x)[i, j] = x[f i, f j]`. After a blur: super-resolution.
+
+    Pictures (B, C, H, W), with H and W multiples of f, become (B, C, H/f, W/f).
+
+    Parameters
+    ----------
+    factor : int
+        f, 1 or more.
+
+    Raises
+    ------
+    InputError
+        If the factor is no whole number above 0.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> S = pl.Decimation(2)
+    >>> S.forward(torch.arange(16.0).view(1, 1, 4, 4))
+    tensor([[[[ 0.,  2.],
+              [ 8., 10.]]]])
+    >>> pl.check_adjoint(S, (1, 3, 8, 8)) < 1e-14
+    True
+    """
 
     def __init__(self, factor: int) -> None:
         try:
@@ -41,7 +60,7 @@ class Decimation(LinearOperator):
         return x
 
     def start(self, y: Tensor) -> Tensor:
-        """Linear interpolation with pixel (i, j) of `y` at (f i, f j), not at the middle of its block."""
+        """Linear interpolation; pixel (i, j) of `y` lies at (f i, f j), not in the middle of its block."""
         for axis in (-2, -1):
             n = y.shape[axis]
             position = torch.arange(n * self.factor, device=y.device, dtype=y.dtype) / self.factor
@@ -52,7 +71,7 @@ class Decimation(LinearOperator):
         return y
 
     def pulled_back(self, precision: Tensor) -> Tensor:
-        """The precision at the pixels kept, 0 between them; where it is one number, its mean over all pixels."""
+        """The precision at the pixels of `S x`, 0 between them; for one number per picture its mean over all pixels."""
         if precision.ndim and precision.shape[-2:] != (1, 1):
             return self.adjoint(precision)
         return precision / self.factor**2
@@ -79,7 +98,27 @@ class Decimation(LinearOperator):
 
 
 class Mask(LinearOperator):
-    """`M x = mask x`: inpainting for a mask of zeros and ones. (H, W), (C, H, W) or (B, C, H, W)."""
+    """Pixel by pixel product: `M x = mask x`. Inpainting for a mask of zeros and ones.
+
+    Parameters
+    ----------
+    mask : array or Tensor
+        (H, W), (C, H, W) or (B, C, H, W): 1 (or True) for pixels that are known, 0 for missing ones. Other numbers are
+        factors.
+
+    Raises
+    ------
+    InputError
+        If the mask has another shape, values that are not finite, or keeps no pixel.
+
+    Examples
+    --------
+    >>> import torch, pnpladmm as pl
+    >>> M = pl.Mask(torch.eye(2))
+    >>> M.forward(torch.full((1, 1, 2, 2), 3.0))
+    tensor([[[[3., 0.],
+              [0., 3.]]]])
+    """
 
     def __init__(self, mask: Any) -> None:
         mask = torch.as_tensor(mask)
@@ -98,7 +137,7 @@ class Mask(LinearOperator):
         return self._like(x) * x
 
     def _like(self, x: Tensor) -> Tensor:
-        """The mask where the pictures are, copied there once."""
+        """The mask in the dtype and on the device of the pictures; copied once."""
         key = (x.device, x.dtype)
         if key not in self._copies:
             self._copies[key] = self.mask.to(*key)
@@ -109,9 +148,9 @@ class Mask(LinearOperator):
         return self.forward(y)
 
     def start(self, y: Tensor) -> Tensor:
-        """`y / mask` where the mask is not 0; elsewhere the mean of the known pixels in the smallest square with any.
+        """`y / mask` where the mask is not 0; elsewhere the mean of known pixels in the smallest square with any.
 
-        Missing pixels are 0 in `y`: black holes, which a denoiser takes for detail.
+        Missing pixels are 0 in `y`: black holes, which a denoiser would take for detail.
         """
         mask = self.mask.to(y.device, y.dtype).expand_as(y)
         known = mask != 0
@@ -159,71 +198,3 @@ class Mask(LinearOperator):
     def norm_squared(self, shape: Shape | None = None) -> NormBound:
         """`max |mask|^2` of each picture, exactly."""
         return NormBound.exactly(self.mask.double().square().flatten(1).amax(1))
-
-
-class SubsampledTransform(LinearOperator):
-    """Compressed sensing: `A = R T S`. Random signs, an orthonormal transform, a random subset of rows.
-
-    Measurements have shape (B, C, 1, m). The rows of `A` are orthonormal, so `A A^T = Id` and `||A|| = 1`.
-    """
-
-    def __init__(self, size: tuple[int, int], fraction: float, transform: TransformName = "dct", seed: int = 0) -> None:
-        if not 0 < fraction <= 1:
-            raise InputError(f"fraction {fraction}: give the share of measurements, above 0 and at most 1")
-        if transform not in get_args(TransformName):
-            raise InputError(f"transform {transform!r}: choose one of {', '.join(get_args(TransformName))}")
-        self.size = size
-        self.transform = DCT() if transform == "dct" else Hadamard()
-        generator = torch.Generator().manual_seed(seed)
-        pixels = size[0] * size[1]
-        self.rows = torch.randperm(pixels, generator=generator)[: max(1, round(fraction * pixels))].sort().values
-        self.signs = torch.randint(0, 2, size, generator=generator).float() * 2 - 1
-        self._copies: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
-        self.transform.forward(torch.zeros(1, 1, *size))  # a size that does not fit is refused here
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`R T S x`: (B, C, H, W) -> (B, C, 1, m)."""
-        self.output_shape(shape_of("the picture", x))
-        signs, rows = self._like(x)
-        spectrum = self.transform.forward(signs * x)
-        return spectrum.flatten(-2).index_select(-1, rows).unsqueeze(-2)
-
-    def adjoint(self, y: Tensor) -> Tensor:
-        """`S T^T R^T y`."""
-        b, c, h, w = self.input_shape(shape_of("the measurement", y))
-        signs, rows = self._like(y)
-        spectrum = y.new_zeros(b, c, h * w).index_copy_(-1, rows, y.squeeze(2))
-        return signs * self.transform.inverse(spectrum.reshape(b, c, h, w))
-
-    def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Signs and rows where the pictures are, copied there once."""
-        key = (x.device, x.dtype)
-        if key not in self._copies:
-            self._copies[key] = self.signs.to(*key), self.rows.to(x.device)
-        return self._copies[key]
-
-    def preconditioner(self, precision: Tensor, a: Tensor) -> Preconditioner | None:
-        """With `A A^T = Id` the inverse itself for one precision a picture: `(r - p/(p + a) A^T A r) / a`."""
-        p = as_map(precision)
-        if p.ndim and p.shape[1:] != (1, 1, 1):
-            return None
-        return FormulaPreconditioner(lambda r, a: (r - p / (p + a) * self.adjoint(self.forward(r))) / a, a)
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """(B, C, 1, m)."""
-        check_size("the picture", shape[2:], self.size)
-        return *shape[:2], 1, len(self.rows)
-
-    def input_shape(self, shape: Shape) -> Shape:
-        """(B, C, H, W)."""
-        check_size("the measurement", shape[2:], (1, len(self.rows)))
-        return *shape[:2], *self.size
-
-    @property
-    def domain(self) -> Shape:
-        """One picture, one channel."""
-        return 1, 1, *self.size
-
-    def norm_squared(self, shape: Shape | None = None) -> NormBound:
-        """1."""
-        return NormBound.exactly(1.0)

@@ -24,11 +24,12 @@ class Transform(Protocol):
         ...
 
     def coarse(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the corner block that holds the coarse content (mean or approximation)."""
+        """Size of the top left block with the coarse content (mean or approximation)."""
         ...
 
 
 def _both_axes(x: Tensor, along_last: Callable[[Tensor], Tensor]) -> Tensor:
+    """A transform along the last axis, applied to the last two axes."""
     return along_last(along_last(x).mT.contiguous()).mT.contiguous()
 
 
@@ -68,13 +69,13 @@ class Hadamard:
 
 
 class Wavelet:
-    """Daubechies' wavelets with two vanishing moments, periodic. An odd last sample passes through."""
+    """Daubechies' wavelets with two vanishing moments, periodic. An odd last sample is not changed."""
 
     def __init__(self, levels: int = 4) -> None:
         self.levels = levels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Approximation in the top left corner, details round it."""
+        """Approximation in the top left corner, details around it."""
         x = x.clone()
         for h, w in self._blocks(x):
             x[..., :h, :w] = _both_axes(x[..., :h, :w], _analyse)

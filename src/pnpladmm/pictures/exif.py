@@ -1,18 +1,21 @@
-"""EXIF blocks (with Pillow): which way up the picture is, and the block of the picture turned upright."""
+"""EXIF blocks (with Pillow): which way up the picture is, and the block of the picture turned upright; also in TIFF."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import struct
+from collections.abc import Set
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from pnpladmm.pictures.arrays import Array
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from PIL.Image import Exif, Image
+    from tifffile import TiffPage
 
-ORIENTATION, CAMERA, WIDTH, HEIGHT = 274, 34665, 40962, 40963
+ORIENTATION, CAMERA, POSITION, INTEROPERABILITY, WIDTH, HEIGHT = 274, 34665, 34853, 40965, 40962, 40963
 # What IFD0 of an EXIF block and the main directory of a TIFF share: camera, times, people.
 SHARED_TAGS = frozenset({271, 272, 305, 306, 315, 316, 33432, CAMERA})
 _XMP_ORIENTATION = re.compile(rb"(tiff:Orientation\s*(?:=\s*[\"']|>\s*))[1-8]")
@@ -53,7 +56,7 @@ def upright(block: bytes | None) -> tuple[bytes | None, int, list[str]]:
         camera = exif.get_ifd(CAMERA)
         if orientation >= 5 and WIDTH in camera and HEIGHT in camera:
             camera[WIDTH], camera[HEIGHT] = camera[HEIGHT], camera[WIDTH]
-        return exif.tobytes().removeprefix(b"Exif\0\0"), orientation, []
+        return exif.tobytes()[6:], orientation, []
     except Exception:  # Pillow raises anything for damaged blocks
         return None, orientation, ["its EXIF block is damaged and left out"]
 
@@ -69,8 +72,71 @@ def block_of(image: Image) -> bytes | None:
     if block and image.format != "TIFF":
         return bytes(block).removeprefix(b"Exif\0\0")
     exif = image.getexif()
-    if image.format == "TIFF":
-        # Its other tags describe how the file is laid out.
-        for tag in set(exif) - SHARED_TAGS - {ORIENTATION}:
-            del exif[tag]
-    return exif.tobytes().removeprefix(b"Exif\0\0") if exif else None
+    return _shared(exif, {ORIENTATION}) if image.format == "TIFF" else exif.tobytes()[6:] if exif else None
+
+
+def from_tiff(file: IO[bytes], page: TiffPage) -> tuple[bytes | None, list[str]]:
+    """The EXIF block of what a TIFF page says of camera, times and people, and notes."""
+    from PIL.Image import Exif
+
+    order, big = page.parent.byteorder, page.parent.is_bigtiff
+    notes = ["its GPS position is left out"] if POSITION in page.tags else []
+    exif = Exif()
+    exif.endian, exif.bigtiff = order, big
+    if not any(tag in page.tags for tag in SHARED_TAGS):
+        return None, notes
+    try:
+        if not (big and order == ">"):  # which Pillow does not read
+            exif.load_from_fp(file, page.offset)
+            return _shared(exif), notes
+    except Exception:  # Pillow raises anything for damaged directories
+        pass
+    return None, [*notes, "its EXIF data cannot be read and are left out"] if CAMERA in page.tags else notes
+
+
+def texts(block: bytes) -> dict[int, bytes]:
+    """What a block says of camera, times and people, by TIFF tag, as TIFF holds texts."""
+    exif = _loaded(block)
+    found = {tag: exif.get(tag) for tag in SHARED_TAGS - {CAMERA}}
+    return {tag: text.encode("utf-8") + b"\0" for tag, text in found.items() if isinstance(text, str)}
+
+
+def has_position(block: bytes | None) -> bool:
+    """Whether a block says where the picture was taken."""
+    return bool(block) and POSITION in _loaded(block or b"")
+
+
+def camera_directory(block: bytes, offset: int, order: str, big: bool) -> bytes | None:
+    """The directory of a block's exposure data as it is to lie at `offset` of a TIFF file; None where it has none."""
+    from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+    camera = _loaded(block).get_ifd(CAMERA)
+    mark = b"II" if order == "<" else b"MM"
+    header = mark + (b"\x2b\0" + bytes(12) if big else struct.pack(order + "HI", 42, 8))
+    directory = ImageFileDirectory_v2(header, group=CAMERA)
+    for tag, value in camera.items():
+        if tag != INTEROPERABILITY:
+            directory[tag] = value
+    return directory.tobytes(offset) if len(directory) else None
+
+
+def _loaded(block: bytes) -> Exif:
+    """A block that `upright` let pass; empty where Pillow cannot read it."""
+    from PIL.Image import Exif
+
+    exif = Exif()
+    try:
+        exif.load(block)
+    except Exception:
+        return Exif()
+    return exif
+
+
+def _shared(exif: Exif, more: Set[int] = frozenset()) -> bytes | None:
+    """The block without the tags that describe how a TIFF file is laid out."""
+    for tag in set(exif) - SHARED_TAGS - more:
+        del exif[tag]
+    if CAMERA in exif:
+        exif.get_ifd(CAMERA)
+    exif.bigtiff = False
+    return exif.tobytes()[6:] if exif else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,17 +24,10 @@ from pnpladmm.tensors import InputError
 
 FORMATS = {module.FORMAT.name: module.FORMAT for module in (png, jpeg, tiff, fits, npy)}
 # Named so that the message helps; not read.
-OTHER_FORMATS = [
-    (b"GIF8", "GIF"),
-    (b"BM", "BMP"),
-    (b"RIFF", "WebP"),
-    (b"\0\0\0\x0cjP  ", "JPEG 2000"),
-    (b"\x89HDF", "HDF5"),
-    (b"PK\x03\x04", "ZIP or NPZ"),
-    (b"%PDF", "PDF"),
-    (b"8BPS", "Photoshop"),
-    (b"\x76\x2f\x31\x01", "OpenEXR"),
-]
+OTHER_FORMATS = {
+    b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"\0\0\0\x0cjP  ": "JPEG 2000", b"\x89HDF": "HDF5",
+    b"PK\x03\x04": "ZIP or NPZ", b"%PDF": "PDF", b"8BPS": "Photoshop", b"\x76\x2f\x31\x01": "OpenEXR",
+}  # fmt: skip
 ICC_SPACES = {"grey": b"GRAY", "rgb": b"RGB ", "cmyk": b"CMYK"}
 KNOWN = "PNG, JPEG, TIFF, FITS or NPY"
 
@@ -89,7 +83,8 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         with path.open("rb") as file:
             found = _format_of_content(file.read(32), name)
         kind = found.name
-        with errors_logged_by("imagecodecs"):
+        with errors_logged_by("imagecodecs"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow and astropy warn of what bends a standard
             return Picture.from_raw(found.read(path, name, max_bytes), name, kind)
     except InputError:
         raise
@@ -205,7 +200,7 @@ def _format_of_content(head: bytes, name: str) -> Format:
     for form in FORMATS.values():
         if head.startswith(form.signatures):
             return form
-    other = next((kind for signature, kind in OTHER_FORMATS if head.startswith(signature)), None)
+    other = next((kind for signature, kind in OTHER_FORMATS.items() if head.startswith(signature)), None)
     if head[4:8] == b"ftyp":
         other = "HEIC, AVIF or video"
     if other:

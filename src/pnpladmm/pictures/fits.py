@@ -36,7 +36,7 @@ GZIP = b"\x1f\x8b"
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
 STORED = {8: ">u1", 16: ">i2", 32: ">i4", -32: ">f4", -64: ">f8"}
 # BITPIX and BZERO (with BSCALE 1) that stand for another integer type.
-OFFSETS = {(8, -128): "int8", (16, 32768): "uint16", (32, 2147483648): "uint32"}
+OFFSETS: dict[tuple[int, float], str] = {(8, -128): "int8", (16, 32768): "uint16", (32, 2147483648): "uint32"}
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,6 @@ class Frame:
     blank: int | None
 
     @property
-    def dtype(self) -> str:
-        """The type that the values have."""
-        if self.bscale == 1 and (self.bitpix, int(self.bzero)) in OFFSETS:
-            return OFFSETS[self.bitpix, int(self.bzero)]
-        return np.dtype(STORED[self.bitpix]).name if self.is_plain else "float64"
-
-    @property
     def is_plain(self) -> bool:
         """Whether the stored numbers are the values."""
         return self.bscale == 1 and self.bzero == 0
@@ -65,18 +58,19 @@ class Frame:
     def values(self, stored: Array) -> Array:
         """What the header says that the stored numbers mean."""
         if self.is_plain:
-            return stored.astype(self.dtype)
-        wide = np.int64 if np.dtype(self.dtype).kind in "ui" else np.float64
-        return (wide(self.bzero) + wide(self.bscale) * stored.astype(wide)).astype(self.dtype)
+            return stored.astype(stored.dtype.newbyteorder("="))
+        if self.bscale == 1 and (self.bitpix, self.bzero) in OFFSETS:
+            return (stored.astype(np.int64) + int(self.bzero)).astype(OFFSETS[self.bitpix, self.bzero])
+        return self.bzero + self.bscale * stored.astype(np.float64)
 
     def stored(self, values: Array, blank: Array | None) -> tuple[Array, int]:
         """The inverse, and how many values had to be clipped to the stored type."""
         kind = np.dtype(STORED[self.bitpix])
+        numbers = values if self.is_plain else (values.astype(np.float64) - self.bzero) / self.bscale
         if kind.kind == "f":
-            return (values if self.is_plain else (values - self.bzero) / self.bscale).astype(kind), 0
-        with np.errstate(invalid="ignore", over="ignore"):
-            numbers = np.rint(np.nan_to_num((values.astype(np.float64) - self.bzero) / self.bscale))
+            return numbers.astype(kind), 0
         limits = np.iinfo(kind)
+        numbers = np.rint(np.nan_to_num(numbers.astype(np.float64)))
         clipped = int(((numbers < limits.min) | (numbers > limits.max)).sum())
         numbers = np.clip(numbers, limits.min, limits.max)
         if blank is not None and self.blank is not None:

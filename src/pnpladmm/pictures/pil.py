@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 from PIL import Image
 
+from pnpladmm.files import one_line
 from pnpladmm.pictures import exif
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.raw import Raw
@@ -23,6 +24,10 @@ def raw_of(image: Image.Image, name: str) -> Raw:
     """The samples and metadata of a Pillow image, turned upright."""
     if not isinstance(image, Image.Image):
         raise InputError(f"{name} is a {type(image).__name__}, not a PIL image: use Picture.from_array")
+    try:
+        image.load()
+    except (OSError, SyntaxError) as error:
+        raise InputError(f"{name} is a PIL image of a damaged file ({one_line(str(error))})") from None
     block, orientation, notes = exif.upright(exif.block_of(image))
     image = _plain(image, notes, name)
     values = exif.turn(np.moveaxis(np.atleast_3d(np.asarray(image)), -1, 0)[None], orientation)

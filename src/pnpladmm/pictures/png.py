@@ -24,7 +24,9 @@ from pnpladmm.tensors import InputError
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 # Kept besides the chunks that PNG itself marks as safe to copy (a lower-case fourth letter).
-COLOUR_CHUNKS = frozenset({b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP"})
+COLOUR_CHUNKS = frozenset({b"gAMA", b"cHRM", b"sRGB", b"cICP"})
+# Written anew from the metadata.
+METADATA_CHUNKS = frozenset({b"iCCP", b"pHYs", b"eXIf"})
 # The pixels themselves, hints at how the old ones were stored, and when the file was changed last.
 REPLACED_CHUNKS = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"sBIT", b"hIST", b"bKGD", b"tIME"})
 XMP_KEY = b"XML:com.adobe.xmp\0\0"
@@ -36,7 +38,7 @@ Chunk = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks to write again, in their order."""
+    """The chunks that `Metadata` do not hold, in their order: texts, gamma, and what other programs add."""
 
     kept: tuple[Chunk, ...]
 
@@ -87,10 +89,10 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     encoded = imagecodecs.png_encode(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
     own = [chunk for chunk in _split(bytes(encoded), name) if chunk[0] in (b"IHDR", b"IDAT", b"IEND")]
     native = raw.metadata.native
-    kept = native.kept if isinstance(native, Chunks) else _chunks_of(raw.metadata)
+    kept = native.kept if isinstance(native, Chunks) else ()
     with path.open("wb") as file:
         file.write(SIGNATURE)
-        for kind, body in (own[0], *kept, *own[1:]):
+        for kind, body in (own[0], *_chunks_of(raw.metadata, kept), *kept, *own[1:]):
             putchunk(file, kind, body)
     return [], 0
 
@@ -118,26 +120,23 @@ def _metadata(chunks: list[Chunk]) -> tuple[Metadata, int, list[str]]:
     found = dict(reversed(chunks))
     block, orientation, notes = exif.upright(found.get(b"eXIf"))
     metadata = replace(NO_METADATA, exif=block, transfer=_transfer(found))
+    if len(found.get(b"pHYs", b"")) == 9:
+        x, y, unit = struct.unpack(">IIB", found[b"pHYs"])
+        resolution = Resolution(Fraction(x), Fraction(y), "metre" if unit == 1 else "none") if x and y else None
+        turned = resolution.turned() if resolution and orientation >= 5 else resolution
+        metadata = replace(metadata, resolution=turned)
+    if b"iCCP" in found:
+        metadata = replace(metadata, icc=_inflate(found[b"iCCP"].partition(b"\0")[2][1:]))
+        if metadata.icc is None:
+            notes.append("its ICC profile is damaged and left out")
     kept: list[Chunk] = []
     for kind, body in chunks:
-        copy = body
-        if kind == b"eXIf":
-            copy = block or b""
-        elif kind == b"pHYs" and len(body) == 9:
-            x, y, unit = struct.unpack(">IIB", body)
-            x, y = (y, x) if orientation >= 5 else (x, y)
-            if x and y:
-                resolution = Resolution(Fraction(x), Fraction(y), "metre" if unit == 1 else "none")
-                metadata = replace(metadata, resolution=resolution)
-            copy = struct.pack(">IIB", x, y, unit)
-        elif kind == b"iCCP":
-            metadata = replace(metadata, icc=_inflate(body.partition(b"\0")[2][1:]))
-        elif kind == b"iTXt" and body.startswith(XMP_KEY):
-            copy = exif.upright_xmp(body)
-            metadata = replace(metadata, xmp=copy[len(XMP_KEY) + 1 :].split(b"\0", 2)[-1])
-        if (kind in COLOUR_CHUNKS or kind[3:].islower()) and kind not in REPLACED_CHUNKS and (copy or not body):
-            kept.append((kind, copy))
-    left = {kind for kind, _ in chunks} - {kind for kind, _ in kept} - REPLACED_CHUNKS - {b"eXIf"}
+        if kind == b"iTXt" and body.startswith(XMP_KEY):
+            packet = exif.upright_xmp(body[len(XMP_KEY) + 1 :].split(b"\0", 2)[-1])
+            metadata = replace(metadata, xmp=packet)
+        elif kind in COLOUR_CHUNKS or (kind[3:].islower() and kind not in REPLACED_CHUNKS | METADATA_CHUNKS):
+            kept.append((kind, body))
+    left = {kind for kind, _ in chunks} - {kind for kind, _ in kept} - REPLACED_CHUNKS - METADATA_CHUNKS - {b"iTXt"}
     if left:
         names = sorted(one_line(kind.decode("latin1")) for kind in left)
         notes.append(f"its PNG chunks {', '.join(names)} are left out")
@@ -166,12 +165,12 @@ def _inflate(packed: bytes) -> bytes | None:
     return profile if unpacker.eof else None
 
 
-def _chunks_of(metadata: Metadata) -> tuple[Chunk, ...]:
-    """Chunks for a picture that comes from another format."""
+def _chunks_of(metadata: Metadata, kept: tuple[Chunk, ...]) -> list[Chunk]:
+    """The chunks for the metadata that every format has; a gamma among those `kept` stays."""
     chunks: list[Chunk] = []
     if metadata.icc:
         chunks.append((b"iCCP", b"icc\0\0" + zlib.compress(metadata.icc)))
-    elif isinstance(metadata.transfer, float):
+    elif isinstance(metadata.transfer, float) and not any(kind == b"gAMA" for kind, _ in kept):
         chunks.append((b"gAMA", struct.pack(">I", round(100_000 / metadata.transfer))))
     if metadata.resolution:
         metres = metadata.resolution.to("metre")
@@ -182,7 +181,7 @@ def _chunks_of(metadata: Metadata) -> tuple[Chunk, ...]:
         chunks.append((b"eXIf", metadata.exif))
     if metadata.xmp:
         chunks.append((b"iTXt", XMP_KEY + b"\0\0\0" + metadata.xmp))
-    return tuple(chunks)
+    return chunks
 
 
 FORMAT = Format(

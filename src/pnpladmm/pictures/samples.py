@@ -25,10 +25,9 @@ from pnpladmm.tensors import InputError
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32", "float64")
 """The sample types that can be read and written."""
 
-DARKEST_NOMINAL = 1 / 256
-# Noise and ringing lift a nominal picture a little above 1; that must not change its scale.
-BRIGHTEST_NOMINAL = 1.5
-"""Floats whose maximum lies below this (one step of 8 bits) are in other units than [0, 1]: fluxes, volts."""
+# Floats whose maximum lies below one step of 8 bits are in other units than [0, 1]: fluxes, volts. Noise and ringing
+# lift a nominal picture a little above 1; that must not change its scale.
+DARKEST_NOMINAL, BRIGHTEST_NOMINAL = 1 / 256, 1.5
 
 
 def check_dtype(name: str, dtype: np.dtype[Any]) -> str:

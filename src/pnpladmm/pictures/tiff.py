@@ -2,34 +2,32 @@
 
 A picture from a TIFF goes back page by page into the layout it came from: same byte order, same planes in the same
 order, same lossless compression, with the tags that describe them copied byte for byte. So the XML of OME, the texts
-and tables of ImageJ, pixel sizes, colour profile, EXIF and geographic tags stay true without being understood.
+and tables of ImageJ, pixel sizes, colour profile and geographic tags stay true without being understood.
 """
 
 from __future__ import annotations
 
-import mmap
 import re
-import struct
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnpladmm.pictures import exif_blocks as exif
-from pnpladmm.pictures import tiff_write
+from pnpladmm.pictures import exif, tiff_write
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.checks import check_size
-from pnpladmm.pictures.ifd import EXIF_IFD, GPS_IFD, Directory, Entry, read_directory
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.pictures.samples import DTYPES
 from pnpladmm.pictures.tiff_layout import (
     BLACK_IS_0,
     CMYK,
+    DEFLATE,
     DESCRIPTION,
     ICC,
+    LOSSLESS,
     PALETTE,
     RGB,
     UNITS,
@@ -37,43 +35,34 @@ from pnpladmm.pictures.tiff_layout import (
     XMP,
     YCBCR,
     Layout,
+    Tags,
     content,
     raising,
 )
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
-    from tifffile import TiffPage, TiffPageSeries
+    from tifffile import TiffFile, TiffPage, TiffPageSeries
 
-SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 JPEG_CODINGS = (6, 7, 34892)
-ORIENTATION, X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 274, 282, 283, 296
-# Tags that may be copied: texts, times, positions, colour, IPTC, geography, ImageJ, Micro-Manager, EXIF, GPS.
+X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 282, 283, 296
+# Tags that may be copied: texts, times, positions, colour, IPTC, geography, ImageJ, Micro-Manager.
 # Others may hold offsets into the old file, or describe the old compression.
 KEPT = frozenset(
     {269, DESCRIPTION, 271, 272, 281, 285, 286, 287, 297, 301, 305, 306, 315, 316, 318, 319, XMP, 33432, 33550, 33723}
     | {33922, 34264, 34377, ICC, 34735, 34736, 34737, 40091, 40092, 40093, 40094, 40095, 42112, 42113, 50838, 50839}
-    | {51123, EXIF_IFD, GPS_IFD}
+    | {51123}
 )
-# Part of the pixels' own layout: written anew, not lost.
+# Part of the pixels' own layout: written anew, not lost. EXIF and GPS are dealt with apart.
 STRUCTURE = frozenset(
-    {254, 255, 256, 257, 258, 259, 262, 263, 266, 273, ORIENTATION, 277, 278, 279, 280, X_RESOLUTION, Y_RESOLUTION, 284}
-    | {292, 293, RESOLUTION_UNIT, 317, 320, 321, 322, 323, 324, 325, 330, 338, 339, 340, 341, 347, 512, 513, 514, 529}
-    | {530, 531, 532}
+    {254, 255, 256, 257, 258, 259, 262, 263, 266, 273, exif.ORIENTATION, 277, 278, 279, 280, X_RESOLUTION}
+    | {Y_RESOLUTION, 284, 292, 293, RESOLUTION_UNIT, 317, 320, 321, 322, 323, 324, 325, 330, 338, 339, 340, 341, 347}
+    | {512, 513, 514, 529, 530, 531, 532, exif.CAMERA, exif.POSITION}
 )
 NANOMETRES = {
-    "nm": 1,
-    "micron": 1000,
-    "microns": 1000,
-    "um": 1000,
-    "µm": 1000,
-    "μm": 1000,
-    "\\u00B5m": 1000,
-    "mm": 10**6,
-    "cm": 10**7,
-    "m": 10**9,
-    "inch": 25_400_000,
-}
+    "nm": 1, "micron": 1000, "microns": 1000, "um": 1000, "µm": 1000, "\u03bcm": 1000, "\\u00B5m": 1000,
+    "mm": 10**6, "cm": 10**7, "m": 10**9, "inch": 25_400_000,
+}  # fmt: skip
 
 
 def read(path: Path, name: str, max_bytes: int) -> Raw:
@@ -88,51 +77,65 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         notes = []
         if len(tif.series) > 1 or series.is_pyramidal or page.subifds:
             notes.append("its smaller copies (pyramid, thumbnails) are left out")
-        is_stack = tif.is_imagej or tif.is_ome
-        order, big = tif.byteorder, tif.is_bigtiff
         values = series.asarray()
-        colour_map = page.colormap if page.photometric == PALETTE else None
-        offsets, indices = zip(*((p.offset, p.index) for p in series._pages if p is not None), strict=True)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        directories = [read_directory(data, offset, order, big) for offset in offsets]
-    if dropped := sorted({tag for directory in directories for tag in directory} - KEPT - STRUCTURE):
-        notes.append(f"its private tags {', '.join(map(str, dropped))} are left out")
-    layout = Layout(
-        order,
-        big,
-        axes=series.axes,
-        shape=tuple(series.shape),
-        page_shape=tuple(page.shape),
-        plane_order=tuple(int(rank) for rank in np.argsort(np.argsort(indices))),
-        pages=tuple(Directory({t: e for t, e in d.items() if t in KEPT}) for d in directories),
-        resolution=_resolution(directories[0], order),
-        photometric=int(page.photometric),
-        planar=int(page.planarconfig or 1),
-        extra_samples=tuple(int(kind) for kind in page.extrasamples),
-        compression=int(page.compression),
-        predictor=int(page.predictor),
-        tile=(page.tilelength, page.tilewidth) if page.is_tiled else None,
-        subfile=int(page.subfiletype or 0),
-        colour_map=colour_map,
-    )
-    values, layout, scale = _plain(values, layout, page, is_stack, notes, name)
+        pages = [frame.aspage() for frame in series._pages if frame is not None]
+        layout = _layout(tif, series, pages, notes)
+        values, layout, scale = _plain(values, layout, page, tif.is_imagej or tif.is_ome, notes, name)
+        with path.open("rb") as file:
+            block, more = exif.from_tiff(file, pages[0])
+        said = pages[0].tags.valueof(exif.ORIENTATION, default=1)
+    orientation = said if isinstance(said, int) and 1 <= said <= 8 else 1
     samples, alpha = layout.stack(values)
-    orientation = _orientation(directories[0], order)
     samples = exif.turn(samples, orientation)
     alpha = None if alpha is None else exif.turn(alpha, orientation)
     layout = layout.turned() if orientation >= 5 else layout
     first = layout.pages[0]
     metadata = Metadata(
-        icc=content(first.get(ICC)) or None,
-        exif=None if big else exif.from_tiff(first, order),
-        xmp=content(first.get(XMP)) or None,
+        icc=content(first, ICC) or None,
+        exif=block,
+        xmp=content(first, XMP) or None,
         resolution=_physical(first, layout.resolution),
         native=layout,
     )
     kinds = {(RGB, 3): "rgb", (CMYK, 4): "cmyk"}
     channels = samples.shape[1]
-    colour = kinds.get((layout.photometric, channels), "grey" if channels == 1 else "channels")
-    return Raw(samples, alpha, None, scale, colour, "", metadata, tuple(notes))
+    colour = kinds.get((layout.options["photometric"], channels), "grey" if channels == 1 else "channels")
+    return Raw(samples, alpha, None, scale, colour, "", metadata, (*notes, *more))
+
+
+def _layout(tif: TiffFile, series: TiffPageSeries, pages: list[TiffPage], notes: list[str]) -> Layout:
+    """How the planes lie in the file; notes what is not kept of its tags."""
+    page = series.keyframe
+    if dropped := sorted({tag.code for one in pages for tag in one.tags} - KEPT - STRUCTURE):
+        notes.append(f"its private tags {', '.join(map(str, dropped))} are left out")
+    options: dict[str, Any] = {
+        "photometric": int(page.photometric),
+        "subfiletype": int(page.subfiletype or 0),
+        "tile": (page.tilelength, page.tilewidth) if page.is_tiled else None,
+    }
+    if len(page.shape) > 2:
+        extra = tuple(int(kind) for kind in page.extrasamples)
+        options |= {"planarconfig": int(page.planarconfig or 1), "extrasamples": extra}
+    compression = int(page.compression)
+    if compression not in LOSSLESS:
+        options |= {"compression": DEFLATE}
+    elif compression != 1:
+        options |= {"compression": compression, "predictor": int(page.predictor)}
+    return Layout(
+        axes=series.axes,
+        shape=tuple(series.shape),
+        page_axes=page.axes,
+        page_shape=tuple(page.shape),
+        plane_order=tuple(int(rank) for rank in np.argsort(np.argsort([one.index for one in pages]))),
+        pages=tuple(
+            {tag.code: (tag.code, int(tag.dtype), tag.count, tag.astuple()[3]) for tag in one.tags if tag.code in KEPT}
+            for one in pages
+        ),
+        file_options={"byteorder": tif.byteorder, "bigtiff": tif.is_bigtiff},
+        options=options,
+        compression=compression,
+        resolution=_resolution(page),
+    )
 
 
 def _one_series(found: list[TiffPageSeries], name: str) -> TiffPageSeries:
@@ -180,11 +183,13 @@ def _plain(
     """Values where more is brighter, of 8 bits or more, colours instead of indices; and their scale."""
     bits, scale = _bits(page), None
     if page.photometric == PALETTE:
-        if layout.colour_map is None:
+        if page.colormap is None:
             raise InputError(f"{name} has a palette without colours: export it again")
-        # In ImageJ and OME files it is a display colour, as microscopes use it: the samples are intensities.
-        if not is_stack:
-            values, layout = _coloured(values, layout.colour_map, layout)
+        if is_stack:
+            # In ImageJ and OME files it is a display colour, as microscopes use it: the samples are intensities.
+            layout = replace(layout, options=layout.options | {"colormap": page.colormap})
+        else:
+            values, layout = _coloured(values, page.colormap, layout)
             notes.append("its palette is written as RGB: restored colours are not in it")
     elif bits in (1, 2, 4):
         values = values.astype(np.uint8) * np.uint8(255 // (2**bits - 1))
@@ -198,11 +203,12 @@ def _plain(
     if page.photometric == WHITE_IS_0 and values.dtype.kind == "u":
         values = values.dtype.type(scale or np.iinfo(values.dtype).max) - values
         layout = replace(layout, inverted=True)
-    if layout.photometric == YCBCR:
-        layout = replace(layout, photometric=RGB)  # the JPEG decoder has converted it
-    alphas = [i for i, kind in enumerate(layout.extra_samples) if kind in (1, 2)]
+    if page.photometric == YCBCR:
+        layout = replace(layout, options=layout.options | {"photometric": RGB})  # the JPEG decoder has converted it
+    extra = page.extrasamples
+    alphas = [i for i, kind in enumerate(extra) if kind in (1, 2)]
     if alphas and "S" in layout.axes and "C" not in layout.axes:
-        first_extra = layout.shape[layout.axes.index("S")] - len(layout.extra_samples)
+        first_extra = layout.shape[layout.axes.index("S")] - len(extra)
         layout = replace(layout, alpha=first_extra + alphas[0])
     return values, layout, scale
 
@@ -211,36 +217,29 @@ def _coloured(indices: Array, table: Array, layout: Layout) -> tuple[Array, Layo
     """The colours of a palette, 8-bit where its entries are."""
     if (table == 257 * (table >> 8)).all() or not (table & 255).any():
         table = (table >> 8).astype(np.uint8)
-    shape, page_shape = (*layout.shape, 3), (*layout.page_shape, 3)
-    layout = replace(layout, axes=layout.axes + "S", shape=shape, page_shape=page_shape, photometric=RGB)
-    layout = replace(layout, planar=1, colour_map=None)
+    layout = replace(
+        layout,
+        axes=layout.axes + "S",
+        shape=(*layout.shape, 3),
+        page_axes=layout.page_axes + "S",
+        page_shape=(*layout.page_shape, 3),
+        options=layout.options | {"photometric": RGB, "planarconfig": 1, "extrasamples": ()},
+    )
     return np.moveaxis(table[:, indices], 0, -1), layout
 
 
-def _orientation(directory: Directory, order: str) -> int:
-    entry = directory.get(ORIENTATION)
-    value = entry.integer(order) if isinstance(entry, Entry) and entry.type in (1, 3, 4) else 1
-    return value if 1 <= value <= 8 else 1
-
-
-def _resolution(directory: Directory, order: str) -> Resolution | None:
+def _resolution(page: TiffPage) -> Resolution | None:
     """The resolution tags as they are."""
-    values = []
-    for tag in (X_RESOLUTION, Y_RESOLUTION):
-        entry = directory.get(tag)
-        if not isinstance(entry, Entry) or entry.type != 5:
-            return None
-        above, below = struct.unpack_from(order + "II", entry.value)
-        if not above or not below:
-            return None
-        values.append(Fraction(above, below))
-    unit = directory.get(RESOLUTION_UNIT)
-    return Resolution(values[0], values[1], UNITS.get(unit.integer(order) if isinstance(unit, Entry) else 2, "none"))
+    values = [page.tags.valueof(tag) for tag in (X_RESOLUTION, Y_RESOLUTION)]
+    if not all(isinstance(value, tuple) and len(value) == 2 and all(value) for value in values):
+        return None
+    unit = page.tags.valueof(RESOLUTION_UNIT, default=2)
+    return Resolution(Fraction(*values[0]), Fraction(*values[1]), UNITS.get(int(unit), "none"))
 
 
-def _physical(directory: Directory, resolution: Resolution | None) -> Resolution | None:
+def _physical(tags: Tags, resolution: Resolution | None) -> Resolution | None:
     """The resolution in metres where OME or ImageJ state the size of a pixel, else as the tags have it."""
-    text = content(directory.get(DESCRIPTION)).rstrip(b"\0").decode("utf-8", "replace")
+    text = content(tags, DESCRIPTION).rstrip(b"\0").decode("utf-8", "replace")
     # Searched, not parsed: the XML of a stranger may expand to anything.
     sizes = []
     for axis in "XY":
@@ -258,4 +257,7 @@ def _physical(directory: Directory, resolution: Resolution | None) -> Resolution
     return resolution
 
 
-FORMAT = Format("TIFF", SIGNATURES, (".tif", ".tiff"), DTYPES, Layout, read, tiff_write.write, holds_alpha=True)
+FORMAT = Format(
+    "TIFF", (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), (".tif", ".tiff"), DTYPES, Layout, read, tiff_write.write,
+    holds_alpha=True,
+)  # fmt: skip

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.checks import errors_logged_by
-from pnpladmm.pictures.ifd import Directory, Entry
 from pnpladmm.pictures.metadata import Resolution
 from pnpladmm.pictures.raw import Raw
 from pnpladmm.tensors import InputError
@@ -20,35 +19,35 @@ from pnpladmm.tensors import InputError
 WHITE_IS_0, BLACK_IS_0, RGB, PALETTE, CMYK, YCBCR = 0, 1, 2, 3, 5, 6
 DESCRIPTION, XMP, ICC = 270, 700, 34675
 UNITS = {1: "none", 2: "inch", 3: "cm"}
+DEFLATE = 8
+# Written again as they were; other codings lose something or are rare, and become Deflate.
+LOSSLESS = {1, 5, 8, 32773, 32946, 34925, 50000}
+
+Tags: TypeAlias = dict[int, tuple[int, int, int, Any]]
+"""Tags of a page by code: code, type, count and bytes in the byte order of the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
     """How the planes lie in the file, and the tags of each page.
 
-    `axes` and `shape` are those of the whole stack, `page_shape` that of one page; `plane_order` is the place in the
-    file of each plane of the stack. `alpha` is the index of the alpha channel among the samples; `inverted` means
-    that 0 is white.
+    `axes` and `shape` are those of the whole stack, `page_axes` and `page_shape` those of one page; `plane_order` is
+    the place in the file of each plane of the stack. `file_options` and `options` are those of tifffile's TiffWriter
+    and its `write`. `alpha` is the index of the alpha channel among the samples; `inverted` means that 0 is white.
     """
 
-    order: Literal["<", ">"]
-    big: bool
     axes: str
     shape: tuple[int, ...]
+    page_axes: str
     page_shape: tuple[int, ...]
     plane_order: tuple[int, ...]
-    pages: tuple[Directory, ...]
-    resolution: Resolution | None
-    photometric: int
-    planar: int
-    extra_samples: tuple[int, ...]
+    pages: tuple[Tags, ...]
+    file_options: dict[str, Any]
+    options: dict[str, Any]
     compression: int
-    predictor: int
-    tile: tuple[int, int] | None
-    subfile: int
+    resolution: Resolution | None
     alpha: int | None = None
     inverted: bool = False
-    colour_map: Array | None = None
 
     def stack(self, values: Array) -> tuple[Array, Array | None]:
         """The file's values as (pages, C, H, W), alpha apart."""
@@ -75,19 +74,19 @@ class Layout:
 
     def turned(self) -> Layout:
         """The layout of the picture turned by 90 degrees."""
-        length = dict(zip(self.axes, self.shape, strict=True))
-        length["Y"], length["X"] = length["X"], length["Y"]
-        page = list(self.page_shape)
-        y = len(page) - (3 if len(page) > 2 and self.planar == 1 else 2)
-        page[y], page[y + 1] = page[y + 1], page[y]
         # tifffile's own description states the shape, and would be wrong now.
         pages = tuple(
-            Directory({t: e for t, e in d.items() if t != DESCRIPTION or not content(e).startswith(b'{"shape"')})
-            for d in self.pages
+            {tag: entry for tag, entry in page.items() if tag != DESCRIPTION or not entry[3].startswith(b'{"shape"')}
+            for page in self.pages
         )
-        resolution = self.resolution.turned() if self.resolution else None
-        shape = tuple(length[axis] for axis in self.axes)
-        return replace(self, shape=shape, page_shape=tuple(page), tile=None, pages=pages, resolution=resolution)
+        return replace(
+            self,
+            shape=_exchanged(self.shape, self.axes),
+            page_shape=_exchanged(self.page_shape, self.page_axes),
+            pages=pages,
+            options=self.options | {"tile": None},
+            resolution=self.resolution.turned() if self.resolution else None,
+        )
 
     def _transposition(self) -> tuple[list[int], int]:
         """The axes in the order (pages..., C, S, Y, X), and how many pages there are."""
@@ -96,9 +95,16 @@ class Layout:
         return order, math.prod(self.shape[i] for i in pages)
 
 
-def content(entry: Entry | Directory | None) -> bytes:
-    """The bytes of a field, none where it is missing."""
-    return entry.value if isinstance(entry, Entry) else b""
+def _exchanged(shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
+    """The shape with the lengths of Y and X exchanged."""
+    length = dict(zip(axes, shape, strict=True))
+    length["Y"], length["X"] = length["X"], length["Y"]
+    return tuple(length[axis] for axis in axes)
+
+
+def content(tags: Tags, tag: int) -> bytes:
+    """The bytes of a tag, none where it is missing."""
+    return tags[tag][3] if tag in tags else b""
 
 
 @contextmanager

@@ -10,8 +10,9 @@ trip errs by rounding of the float type only, far below half a step of 16 bits.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -19,16 +20,6 @@ from torch import Tensor
 
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.tensors import InputError
-
-
-class Curve(Protocol):
-    """One increasing function on [0, infinity) with its inverse."""
-
-    def forward(self, s: Tensor) -> Tensor:
-        """Sample to light."""
-
-    def inverse(self, light: Tensor) -> Tensor:
-        """Light to sample."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +72,9 @@ class Table:
         return torch.from_numpy(found).to(t)
 
 
+Curve: TypeAlias = Parametric | Table
+"""An increasing function on [0, infinity) with its inverse."""
+
 SRGB = Parametric(2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 
 
@@ -92,19 +86,19 @@ class Tone:
 
     def to_light(self, pixels: Tensor) -> Tensor:
         """Pixels (pages, C, H, W) as linear light."""
-        return self._apply(pixels, "forward")
+        return self._apply(pixels, [curve.forward for curve in self.curves])
 
     def from_light(self, light: Tensor) -> Tensor:
         """The inverse."""
-        return self._apply(light, "inverse")
+        return self._apply(light, [curve.inverse for curve in self.curves])
 
-    def _apply(self, x: Tensor, way: str) -> Tensor:
+    @staticmethod
+    def _apply(x: Tensor, functions: list[Callable[[Tensor], Tensor]]) -> Tensor:
         size = x.abs()
-        if len(self.curves) == 1:
-            parts = getattr(self.curves[0], way)(size)
+        if len(functions) == 1:
+            parts = functions[0](size)
         else:
-            channels = zip(self.curves, size.unbind(1), strict=True)
-            parts = torch.stack([getattr(curve, way)(channel) for curve, channel in channels], 1)
+            parts = torch.stack([f(channel) for f, channel in zip(functions, size.unbind(1), strict=True)], 1)
         return torch.where(x < 0, -parts, parts)
 
 

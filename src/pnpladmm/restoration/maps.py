@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pnpladmm.pictures import Picture, read_picture
+from pnpladmm.pictures.arrays import as_numpy, to_stack
 from pnpladmm.restoration.inputs import Given
-from pnpladmm.restoration.layout import arrange
 from pnpladmm.tensors import InputError
 
 
@@ -41,26 +41,21 @@ def page_of(values: Tensor, page: slice) -> Tensor:
 
 def _map(name: str, values: Any, given: Given) -> tuple[Tensor, float]:
     """The values, and what one unit of them is in the numbers of the file or array."""
-    if isinstance(values, str | Path | Picture):
+    if isinstance(values, str | os.PathLike | Picture):
         return _of_file(name, values, given.picture)
-    if isinstance(values, Tensor):
-        tensor = values.detach()
-    else:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biuf":
-            raise InputError(f"the {name} is a {type(values).__name__}: give a file, an array or a tensor")
-        tensor = torch.from_numpy(np.ascontiguousarray(array.astype(np.float64 if array.dtype.kind != "b" else bool)))
+    array = as_numpy(values, f"the {name}")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"the {name} is a {type(values).__name__}: give a file, an array or a tensor")
     want = tuple(given.picture.pixels.shape)
-    if tensor.ndim == len(given.axes) != 2:
-        laid = arrange(tensor, given.axes)
-    else:
-        laid = tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
+    axes = given.picture.axes
+    # An array of as many axes as the picture's has the same ones; else rows and columns come last, as in torch.
+    laid = to_stack(array, axes) if array.ndim == len(axes) else array.reshape((1,) * (4 - array.ndim) + array.shape)
     if laid.ndim != 4 or any(n not in (1, m) for n, m in zip(laid.shape, want, strict=True)):
-        raise InputError(f"the {name} has shape {tuple(tensor.shape)}, the picture {want}: they must match")
-    return laid, 1.0
+        raise InputError(f"the {name} has shape {array.shape}, the picture {want}: they must match")
+    return torch.from_numpy(np.ascontiguousarray(laid.astype(bool if array.dtype.kind == "b" else np.float64))), 1.0
 
 
-def _of_file(name: str, file: str | Path | Picture, picture: Picture) -> tuple[Tensor, float]:
+def _of_file(name: str, file: str | os.PathLike[str] | Picture, picture: Picture) -> tuple[Tensor, float]:
     """The first channel of a picture file."""
     found = file if isinstance(file, Picture) else read_picture(file)
     (have, high), (want, pages) = ((tuple(p.pixels.shape[-2:]), len(p.pixels)) for p in (found, picture))

@@ -15,7 +15,7 @@ from torch import Tensor
 from pnpladmm.denoisers import Denoiser, check_denoiser
 from pnpladmm.operators import Boundary
 from pnpladmm.operators.boundary import check_boundary
-from pnpladmm.solvers import METHODS, Method
+from pnpladmm.solvers import METHODS, Method, method_class
 from pnpladmm.tensors import InputError, check_positive
 
 NoiseLike: TypeAlias = "float | Sequence[float] | Tensor | np.ndarray[Any, np.dtype[Any]] | Literal['auto']"
@@ -41,10 +41,10 @@ class Options:
     device: str | torch.device | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", _method(self.method))
+        least = self.method_class.fewest_iterations
         check_boundary(self.boundary)
         self._check_denoiser()
-        self._check_numbers()
+        self._check_numbers(least)
         check_device(self.device)
         given = noise_levels(self.noise)
         if given is not None and (self.gain is not None or self.has_variance):
@@ -55,6 +55,11 @@ class Options:
             raise InputError(f"gain beside {other}: counts are linear and carry their own noise, give one of the two")
         if self.gain is None and self.background:
             raise InputError(f"background = {self.background}: it needs a gain, what one count adds to a pixel")
+
+    @property
+    def method_class(self) -> type[Method[Any]]:
+        """The class of the method, for what it declares."""
+        return type(self.method) if isinstance(self.method, Method) else _class_of(self.method)
 
     @property
     def levels(self) -> Tensor | None:
@@ -69,13 +74,12 @@ class Options:
                 f"denoiser is a {type(self.denoiser).__name__}: give a name, a weight file or a callable d(x, sigma)"
             )
 
-    def _check_numbers(self) -> None:
+    def _check_numbers(self, least: int) -> None:
         _number("strength", self.strength)
         if not _is_whole(self.certify) or self.certify < 0:
             raise InputError(f"certify = {self.certify}: give the number of certified iterations, 0 for none")
-        least = 2 if self.method == "fast" else 1
         if self.iterations is not None and (not _is_whole(self.iterations) or self.iterations < least):
-            raise InputError(f"iterations = {self.iterations}: fast needs 2 or more, the others 1")
+            raise InputError(f"iterations = {self.iterations}: this method needs a whole number, {least} or more")
         if self.gain is not None:
             _number("gain", self.gain)
         if not _is_number(self.background) or not math.isfinite(self.background) or self.background < 0:
@@ -111,20 +115,13 @@ def check_device(device: str | torch.device | None) -> None:
         raise InputError(f"device {str(device)!r}: it is not there; give cpu, or cuda where there is a GPU") from None
 
 
-def _method(method: Any) -> str | Method[Any]:
-    """A method's name as the registry has it, or a method."""
-    if isinstance(method, Method):
-        return method
+def _class_of(method: Any) -> type[Method[Any]]:
     if isinstance(method, str):
-        name = method if method in METHODS else method.lower().replace("_", "-")
-        if name not in METHODS:
-            raise InputError(f"method {method!r}: choose one of {', '.join(METHODS)}")
-        return name
+        return method_class(method)
+    names = ", ".join(METHODS)
     if isinstance(method, type) and issubclass(method, Method):
-        raise InputError(
-            f'method is the class {method.__name__}: give a name such as "fast", or an instance with its parameters'
-        )
-    raise InputError(f"method is a {type(method).__name__}: give one of {', '.join(METHODS)}, or a method")
+        raise InputError(f"method is the class {method.__name__}: give one of {names}, or an instance of the class")
+    raise InputError(f"method is a {type(method).__name__}: give one of {names}, or a method")
 
 
 def _is_whole(value: object) -> bool:

@@ -14,7 +14,7 @@ from pnpladmm.pictures import Picture
 from pnpladmm.pictures.samples import fill_blank
 from pnpladmm.restoration.noise import JPEG_NOISE, estimate_noise
 from pnpladmm.restoration.options import Options
-from pnpladmm.solvers import Problem
+from pnpladmm.solvers import METHODS, Problem, method_class
 from pnpladmm.tensors import InputError, check_pictures, per_picture
 
 MOST_SATURATED = 0.3
@@ -45,8 +45,8 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def prepare(pages: Pages, operator: LinearOperator, options: Options, quadratic: bool) -> Prepared:
-    """The problem of some pages. `quadratic`: the method needs a quadratic data term."""
+def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepared:
+    """The problem of some pages."""
     picture, notes = pages.picture, []
     working = picture.to_linear() if options.linear else picture
     pixels = working.pixels.to(options.device)
@@ -65,7 +65,7 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options, quadratic:
             variance = noise.square().to(pixels.dtype).view(-1, 1, 1, 1) * slope(picture).to(pixels).square()
     if variance is not None:
         noise = variance.flatten(1).double().median(1).values.sqrt()
-    observed, term = _data_term(pixels, noise, variance, valid, options, picture.scale, quadratic)
+    observed, term = _data_term(pixels, noise, variance, valid, options, picture.scale)
     return Prepared(Problem(observed, operator, term), noise, tuple(notes))
 
 
@@ -146,14 +146,16 @@ def _data_term(
     valid: Tensor | None,
     options: Options,
     scale: float,
-    quadratic: bool,
 ) -> tuple[Tensor, DataTerm]:
     """The observation and its data term: counts as they are, or by their variance where that has to do."""
     if options.gain is not None:
         gain, background = options.gain / scale, options.background / scale
-        if not quadratic:
+        kind = options.method_class
+        # A method with a likelihood of its own takes only the background from a Poisson term, which must have one.
+        if not kind.needs_quadratic and (kind.uses_data_term or background):
             if valid is not None:
-                raise InputError("masks with Poisson data need a quadratic method: use fast or admm")
+                able = ", ".join(name for name in METHODS if method_class(name).needs_quadratic)
+                raise InputError(f"gain beside pixels that do not count: use a method for weighted data ({able})")
             return pixels.clamp_min(0), Poisson(gain, background)
         pixels = pixels - background
     if variance is None and valid is None:

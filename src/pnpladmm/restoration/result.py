@@ -6,14 +6,13 @@ from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pnpladmm.blur import Blur
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture, Written, write_picture
-from pnpladmm.restoration.layout import Array, arrange_back
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.noise import ResidualCheck
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
 
@@ -59,10 +58,6 @@ class Restoration(Result):
     before: Picture
     """The picture as it was given."""
     blur: Blur | LinearOperator
-    axes: str
-    """Of `numpy.asarray` of this, as letters: HWC."""
-    in_memory: bool
-    """The picture was no file, so `save` may choose the depth."""
 
     def save(self, path: str | PathLike[str], allow_loss: bool | None = None) -> Written:
         """Write the picture in the format that the suffix names.
@@ -80,15 +75,11 @@ class Restoration(Result):
         Written
             The format, the depth, how many samples were clipped, and notes.
         """
-        return write_picture(path, self.picture, self.in_memory if allow_loss is None else allow_loss)
+        return write_picture(path, self.picture, not self.before.format if allow_loss is None else allow_loss)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The picture in the axes, type and range that it was given in."""
-        raw, _ = self.picture.to_raw()
-        samples = raw.samples
-        if raw.alpha is not None and "C" in self.axes:
-            samples = np.concatenate([samples, raw.alpha], axis=1)
-        array = arrange_back(samples, self.axes)
+        array = self.picture.to_array()
         return array if dtype is None else array.astype(dtype)
 
     def __repr__(self) -> str:
@@ -99,7 +90,8 @@ class Restoration(Result):
         count = len(self.warnings)
         warned = f", {count} warning{'s' * (count > 1)}" if count else ""
         name = self.method.name
-        return f"Restoration({size}, {name}: {self.status.label} after {len(self.history)} iterations, noise {noise} of 255{warned})"
+        ended = f"{self.status.label} after {len(self.history)} iterations"
+        return f"Restoration({size}, {name}: {ended}, noise {noise} of 255{warned})"
 
 
 def joined(results: list[Result], images: Tensor, left_out: int) -> dict[str, Any]:

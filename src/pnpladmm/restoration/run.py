@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.solvers import LADMM, Method, Result, Status, make_method, method_class, solve
+from pnpladmm.solvers import LADMM, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
@@ -75,8 +74,6 @@ def run(
         picture=_with_image(working, image),
         before=given.picture,
         blur=blur,
-        axes=given.axes,
-        in_memory=given.in_memory,
     )
 
 
@@ -87,7 +84,7 @@ def chosen_denoiser(options: Options) -> Denoiser:
     """
     denoiser = options.denoiser
     if denoiser is None or isinstance(denoiser, str | Path):
-        precise = options.certify or _declared(options).needs_full_precision
+        precise = options.certify or options.method_class.needs_full_precision
         precision = torch.float32 if precise else None
         device = None if options.device is None else str(options.device)
         return load_denoiser(denoiser or "light", device, precision)
@@ -107,7 +104,7 @@ def _pages(
             None if dead is None else page_of(dead, part),
             None if variance is None else (page_of(variance[0], part), page_of(variance[1], part)),
             None if levels is None else page_of(levels, part),
-            given.jpeg,
+            given.is_jpeg,
         )
 
 
@@ -125,14 +122,12 @@ def _page(picture: Picture, part: slice) -> Picture:
 def _restore(
     pages: Pages, operator: LinearOperator, denoiser: Denoiser, options: Options, callback: Callback | None
 ) -> Done:
-    prepared = prepare(pages, operator, options, _needs_quadratic(options))
+    prepared = prepare(pages, operator, options)
     problem, notes = prepared.problem, list(prepared.notes)
     method = options.method
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, prepared.noise, options.strength, options.iterations)
-    iterations = options.iterations
-    if iterations is None:
-        iterations = method.iterations_for(prepared.noise)
+    iterations = options.iterations or method.iterations_for(prepared.noise)
     result = solve(problem, method, iterations, TOLERANCE, callback=callback)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
@@ -145,19 +140,6 @@ def _restore(
         result = solve(problem, inside, options.certify, TOLERANCE, start=result.image, callback=callback)
     checks = check_residual(problem, result.image)
     return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
-
-
-def _needs_quadratic(options: Options) -> bool:
-    """Does the method need a quadratic data term?"""
-    method = _declared(options)
-    if not method.uses_data_term and options.gain is not None and not options.background:
-        return True  # the method looks at the mask only; a Poisson term would need a background
-    return method.needs_quadratic
-
-
-def _declared(options: Options) -> type[Method[Any]]:
-    """The class of the method, for what it declares."""
-    return method_class(options.method) if isinstance(options.method, str) else type(options.method)
 
 
 def _with_image(picture: Picture, image: Tensor) -> Picture:

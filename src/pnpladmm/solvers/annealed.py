@@ -80,6 +80,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
     """
 
     needs_quadratic: ClassVar[bool] = True
+    fewest_iterations: ClassVar[int] = 2  # a schedule has two ends
     settings_key: ClassVar[str | None] = "fast"  # with the number of calls: fast-8
 
     mu: PerPicture = 0.25

@@ -100,7 +100,7 @@ def solve(
     --------
     >>> import torch, pnpladmm as pl
     >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
-    >>> result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.05))
+    >>> result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.05), iterations=500)
     >>> result.status.label, result.certificate.level.value
     ('converged', 'proved')
     """

@@ -45,6 +45,8 @@ class Method(ABC, Generic[StateT]):
     needs_full_precision: ClassVar[bool] = False
     """Should networks compute in float32? The rounding of float16 changes a picture by 1e-4 in each iteration, which is
     too much where a theorem is to hold."""
+    fewest_iterations: ClassVar[int] = 1
+    """The least number of iterations that makes sense."""
     settings_key: ClassVar[str | None] = None
     """Under which name `settings.json` has its tuned parameters; None if it has none there."""
 

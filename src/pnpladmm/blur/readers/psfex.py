@@ -43,10 +43,10 @@ class PsfexReader:
 
     def read(self, path: Path, options: Options) -> Blur:
         """The blur of one chip."""
-        return psfex(path, options)
+        return read_psfex(path, options)
 
 
-def psfex(path: Path, options: Options) -> Blur:
+def read_psfex(path: Path, options: Options) -> Blur:
     """The blur of one chip (`index`) of a PSFEx file on a picture of the given size."""
     size = options.needed_size(str(path), "a PSFEx model")
     fits = optional("astropy.io.fits")

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.operators import LinearOperator
+from pnpladmm.operators.preconditioning import Preconditioner
 from pnpladmm.solvers import Method, Problem, Result, solve
 from pnpladmm.tensors import PerPicture
 from pnpladmm.workshop.bench.timing import synchronise, take_turns
@@ -27,7 +28,7 @@ DENOISER, BLUR, PRECONDITIONER = "denoiser", "blur", "preconditioner"
 def run_bare(
     problem: Problem, method: Method[Any], iterations: int | None = None, start: Tensor | None = None
 ) -> Result:
-    """A run without history, and without a tolerance that could end it early."""
+    """A run without history and without a tolerance that could end it early."""
     return solve(problem, method, iterations, 0.0, start, record=False)
 
 
@@ -94,16 +95,32 @@ class TimedDenoiser:
         return getattr(self._denoiser, name)
 
 
+class TimedPreconditioner(Preconditioner):
+    """A preconditioner whose applications are timed. It is not recordable, so that the clock runs at each of them."""
+
+    def __init__(self, inner: Preconditioner, spans: Spans) -> None:
+        self._inner = inner
+        self._call = spans.wrap(PRECONDITIONER, inner)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        """`M^-1 r`."""
+        return self._call(r)
+
+    def set(self, a: Tensor) -> None:
+        """Use another `a`."""
+        self._inner.set(a)
+
+
 def timed_operator(operator: LinearOperator, spans: Spans) -> LinearOperator:
     """A copy of the operator with the same data and caches, whose maps and preconditioner are timed."""
     timed: Any = copy.copy(operator)
     for name in ("forward", "adjoint"):
         setattr(timed, name, spans.wrap(BLUR, getattr(operator, name)))
 
-    def preconditioner(precision: Tensor, a: Tensor) -> Callable[[Tensor], Tensor] | None:
+    def preconditioner(precision: Tensor, a: Tensor) -> Preconditioner | None:
         with spans.span(PRECONDITIONER):
             made = operator.preconditioner(precision, a)
-        return None if made is None else spans.wrap(PRECONDITIONER, made)
+        return None if made is None else TimedPreconditioner(made, spans)
 
     timed.preconditioner = preconditioner
     return timed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -127,23 +128,18 @@ def photograph(size: tuple[int, int], device: torch.device) -> Tensor:
 def load_samples(options: Options, sigma: float, count: int, size: int) -> tuple[Problem, Tensor, str]:
     """The first `count` test samples of the experiments' dataset as one problem, the sharp pictures, and their source.
 
-    A stored dataset has its own noise level. If the dataset's packages are missing, the pictures are synthetic.
+    A stored dataset has its own noise level. Without pycocotools the pictures are those of scikit-image, by default.
     """
-    device = options.device
-    try:
-        from pnpladmm.workshop.experiments.dataset import load_dataset, read_dataset, stack
+    from pnpladmm.workshop.experiments.dataset import load_dataset, read_dataset, stack
 
-        if options.data is not None and not (options.data / "instances_test.json").is_file():
-            dataset = read_dataset(options.data)
-        else:
-            folder = "embedded" if options.quick and options.data is None else options.data
-            dataset = load_dataset("test", sigma, count=count, folder=folder, size=size)
-    except ImportError as error:
-        problem, sharp = make_problem((size, size), 5, sigma, device, pictures=count)
-        return problem, sharp, f"synthetic pictures: the experiments' need {error.name}"
+    if options.data is not None and not (options.data / "instances_test.json").is_file():
+        dataset = read_dataset(options.data)
+    else:
+        own = options.data is None and (options.quick or find_spec("pycocotools") is None)
+        dataset = load_dataset("test", sigma, count=count, folder="embedded" if own else options.data, size=size)
     samples = dataset.samples[:count]
-    problem, sharp = stack(samples, device)
-    return problem, sharp, f"{samples[0].recipe.source}, test"
+    problem, sharp = stack(samples, options.device)
+    return problem, sharp, f"{samples[0].origin.source}, test"
 
 
 def noise_of(problem: Problem) -> Tensor:

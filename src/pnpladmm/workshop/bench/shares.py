@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.loading import load_network
-from pnpladmm.denoisers.shipped import SHIPPED
+from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.solvers import Problem
 from pnpladmm.solvers.registry import make_method
-from pnpladmm.tensor_files import SUFFIXES
 from pnpladmm.workshop.bench.instruments import (
     BLUR,
     DENOISER,
@@ -108,7 +107,7 @@ def run(options: Options) -> Report:
         options.say(f"{case.pictures} of {case.size[0]}x{case.size[1]}, P = {case.kernels}, noise {case.noise:g}")
         networks = {"eager": denoiser}
         # Compilation takes longer than a few pictures: it is for many batches of one shape.
-        if i == 0 and case.pictures > 1 and (compiled := _compiled(options)) is not None:
+        if i == 0 and case.pictures > 1 and (compiled := _compiled(denoiser, options)) is not None:
             networks["compiled"] = compiled
         for network, d in networks.items():
             row = {"pictures": problem.pictures, "size": list(case.size), "kernels": case.kernels, "noise": case.noise}
@@ -130,12 +129,11 @@ def run(options: Options) -> Report:
     return Report("shares", title, COLUMNS, rows, settings, notes)
 
 
-def _compiled(options: Options) -> Denoiser | None:
+def _compiled(denoiser: Denoiser, options: Options) -> Denoiser | None:
     """The network, compiled, on a GPU; else None."""
-    chosen = choose_denoiser(options)
-    if options.quick or options.device.type != "cuda" or not (chosen in SHIPPED or chosen.endswith(SUFFIXES)):
+    if options.quick or options.device.type != "cuda" or not isinstance(denoiser, NetworkDenoiser):
         return None
-    return load_network(chosen, device=options.device, compile_network=True)
+    return load_network(choose_denoiser(options), device=options.device, compile_network=True)
 
 
 def _problem(case: Case, options: Options) -> tuple[Problem, str]:

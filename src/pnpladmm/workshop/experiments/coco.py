@@ -1,4 +1,4 @@
-"""COCO folders: pictures and instance masks, in COCO's own JSON. What is wrong in one is counted, never fatal.
+"""COCO folders: pictures and instance masks, in COCO's own JSON. Broken entries are counted, the others are used.
 
     folder/instances_<split>.json      or folder/annotations/instances_<split>.json
     folder/images/*.jpg                or folder/<split>/*.jpg
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -18,16 +19,20 @@ from typing import Any
 
 import numpy as np
 
+from pnpladmm.files import optional
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments.scenes import Array, Scene, Unusable
 
 OFFICIAL = {"tune": "train2017", "test": "val2017"}
-MOST_PIXELS = 1 << 26
+MAX_PIXELS = 1 << 26
+COMPRESSED = re.compile("([P-o]{0,6}[0-O])*")
+"""COCO's text form of run lengths: characters from `P` on say that more characters of the same number follow."""
 
 
 def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str], Counter[str]]:
-    """The scenes of a split in the order of their ids; pictures and masks left out already, by reason."""
-    content = _json(folder, split)
+    """The scenes of a split in the order of their ids, and how many pictures and masks were left out, by reason."""
+    optional("pycocotools.mask")
+    content = _read_json(folder, split)
     skipped: Counter[str] = Counter()
     ignored: Counter[str] = Counter()
     images: dict[int, dict[str, Any]] = {}
@@ -38,11 +43,11 @@ def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str]
             skipped["id given twice"] += 1
         else:
             images[image["id"]] = image
-    things: dict[int, list[dict[str, Any]]] = {number: [] for number in images}
+    annotations: dict[int, list[dict[str, Any]]] = {number: [] for number in images}
     for annotation in content["annotations"]:
-        place = annotation.get("image_id") if isinstance(annotation, dict) else None
-        if _whole(place) and place in things:
-            things[place].append(annotation)
+        number = annotation.get("image_id") if isinstance(annotation, dict) else None
+        if _is_whole(number) and number in annotations:
+            annotations[number].append(annotation)
         else:
             ignored["annotation without picture"] += 1
     pictures = next((p for p in (folder / "images", folder / split, folder / OFFICIAL[split]) if p.is_dir()), folder)
@@ -53,7 +58,7 @@ def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str]
         image = images[number]
         stem = PurePosixPath(image["file_name"]).stem
         name = stem if stems[stem] == 1 else f"{stem}-{number}"
-        read = partial(_read, pictures, image, tuple(things[number]))
+        read = partial(_read, pictures, image, tuple(annotations[number]))
         scenes.append(Scene(f"coco/{number}", name, read, _credit(image, licences)))
     return tuple(scenes), skipped, ignored
 
@@ -61,18 +66,18 @@ def read_coco(folder: Path, split: str) -> tuple[tuple[Scene, ...], Counter[str]
 def _licences(content: dict[str, Any]) -> dict[int, str]:
     found = content.get("licenses")
     entries = [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
-    return {e["id"]: str(e.get("name", "")) for e in entries if _whole(e.get("id"))}
+    return {e["id"]: str(e.get("name", "")) for e in entries if _is_whole(e.get("id"))}
 
 
 def _credit(image: dict[str, Any], licences: dict[int, str]) -> str:
-    """Licence and address of a picture: what has to stand beside it where it is shown."""
+    """Licence and address of a picture, to be shown with it."""
     licence = image.get("license")
     name = licences.get(licence, "") if isinstance(licence, int) else ""
     origin = image.get("flickr_url") or image.get("coco_url")
     return ", ".join(part for part in (name, origin) if isinstance(part, str) and part)
 
 
-def _json(folder: Path, split: str) -> dict[str, Any]:
+def _read_json(folder: Path, split: str) -> dict[str, Any]:
     names = (f"instances_{split}.json", f"annotations/instances_{split}.json")
     official = f"annotations/instances_{OFFICIAL[split]}.json"
     path = next((folder / n for n in (*names, official) if (folder / n).is_file()), None)
@@ -88,15 +93,15 @@ def _json(folder: Path, split: str) -> dict[str, Any]:
 
 
 def _is_picture(image: Any) -> bool:
-    return isinstance(image, dict) and _whole(image.get("id")) and bool(_file_name(image.get("file_name")))
+    return isinstance(image, dict) and _is_whole(image.get("id")) and bool(_file_name(image.get("file_name")))
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _file_name(value: Any) -> str | None:
-    """The name of a picture's file; none that leads out of the folder."""
+    """The name of a picture's file; None for names that lead out of the folder."""
     if not isinstance(value, str) or not value or "\0" in value:
         return None
     path = PurePosixPath(value)
@@ -129,7 +134,7 @@ def read_pixels(path: Path) -> tuple[Array, str]:
         raise Unusable("picture missing") from None
     try:
         with Image.open(io.BytesIO(data)) as picture:
-            if picture.width * picture.height > MOST_PIXELS:
+            if picture.width * picture.height > MAX_PIXELS:
                 raise Unusable("picture too large")
             pixels = np.array(picture.convert("RGB"))
     except Unusable:
@@ -141,66 +146,45 @@ def read_pixels(path: Path) -> tuple[Array, str]:
 
 def _mask(annotation: dict[str, Any], height: int, width: int) -> Array:
     """The mask of an annotation (H, W), or `Unusable` with what is wrong with it."""
+    from pycocotools import mask
+
     if annotation.get("iscrowd"):
         raise Unusable("crowd")
-    segmentation = annotation.get("segmentation")
-    coded = _run_lengths(segmentation, height, width) if isinstance(segmentation, dict) else segmentation
-    if isinstance(segmentation, list):
-        polygons = [p for p in segmentation if _is_polygon(p, height, width)]
-        if not segmentation or len(polygons) < len(segmentation):
-            raise Unusable("broken polygon")
-        coded = polygons
-    elif not isinstance(segmentation, dict):
+    shape = annotation.get("segmentation")
+    if isinstance(shape, dict):
+        return _run_lengths(shape, height, width)
+    if not isinstance(shape, list):
         raise Unusable("no segmentation")
-    return _decode(coded, height, width)
-
-
-def _decode(coded: Any, height: int, width: int) -> Array:
-    try:
-        from pycocotools import mask
-    except ImportError:
-        raise InputError("COCO's masks need pycocotools: pip install 'pnpladmm[experiments]'") from None
-    runs = mask.frPyObjects(coded, height, width)
-    decoded: Array = mask.decode(mask.merge(runs) if isinstance(runs, list) else runs)
+    if not shape or not all(_is_polygon(polygon, height, width) for polygon in shape):
+        raise Unusable("broken polygon")
+    decoded: Array = mask.decode(mask.merge(mask.frPyObjects(shape, height, width)))
     return decoded.astype(bool)
 
 
 def _is_polygon(points: Any, height: int, width: int) -> bool:
-    """Three corners or more, near the picture: the decoder walks every outline pixel by pixel, and trusts numbers."""
+    """Three corners or more, near the picture: the decoder walks each outline pixel by pixel and does not check."""
     if not isinstance(points, list) or len(points) < 6 or len(points) % 2:
         return False
     limits = (width, height) * (len(points) // 2)
     return all(isinstance(p, int | float) and -limit <= p <= 2 * limit for p, limit in zip(points, limits, strict=True))
 
 
-def _run_lengths(segmentation: dict[str, Any], height: int, width: int) -> dict[str, Any]:
-    """Run lengths that fill the picture exactly; the decoder would read beyond others."""
-    counts, size = segmentation.get("counts"), segmentation.get("size")
-    if isinstance(counts, str) and counts.isascii():
-        counts = _uncompressed(counts)
-    if (
-        size != [height, width]
-        or not isinstance(counts, list)
-        or not all(_whole(c) and c >= 0 for c in counts)
-        or sum(counts) != height * width
-    ):
+def _run_lengths(shape: dict[str, Any], height: int, width: int) -> Array:
+    """The mask of run lengths, a list or COCO's text. The decoder does not see when they fill less than the picture."""
+    from pycocotools import mask
+
+    counts, size = shape.get("counts"), [height, width]
+    if shape.get("size") != size:
         raise Unusable("broken run lengths")
-    return {"counts": counts, "size": size}
-
-
-def _uncompressed(text: str) -> list[int] | None:
-    """COCO's text form: 5 bits a character, the sixth says that more follow; from the fourth run on, differences."""
-    counts: list[int] = []
-    value = shift = 0
-    for character in text:
-        bits = ord(character) - 48
-        if not 0 <= bits < 64 or shift > 30:
-            return None
-        value |= (bits & 31) << shift
-        shift += 5
-        if not bits & 32:
-            if bits & 16:
-                value -= 1 << shift
-            counts.append(value + (counts[-2] if len(counts) > 2 else 0))
-            value = shift = 0
-    return counts if shift == 0 else None
+    if isinstance(counts, list) and all(_is_whole(c) and c >= 0 for c in counts) and sum(counts) == height * width:
+        filled: Array = mask.decode(mask.frPyObjects({"size": size, "counts": counts}, height, width))
+        return filled.astype(bool)
+    if not isinstance(counts, str) or not COMPRESSED.fullmatch(counts):
+        raise Unusable("broken run lengths")
+    try:
+        decoded: Array = mask.decode({"size": size, "counts": counts.encode()})
+    except ValueError:  # more than the picture
+        raise Unusable("broken run lengths") from None
+    if mask.encode(decoded)["counts"].decode() != counts:  # less than the picture
+        raise Unusable("broken run lengths")
+    return decoded.astype(bool)

@@ -2,24 +2,24 @@
 
     y = H x + e,      H = sum_i U_i K_i  (then decimation for super-resolution),      e ~ N(0, sigma^2)
 
-One sample is made of one picture: a crop of 256x256; the first (at most) 4 masks with more than 400 pixels in it
-and the background; a 33x33 kernel for each, a random camera motion or an anisotropic Gaussian, half and half; weights
-`U_i`, the masks smoothed each by its own kernel and normalised. Masks that overlap share, as in the paper's code; where
-masks cover all there is no background. The border is circular.
+Each picture gives one sample: a crop of 256x256; the first 4 masks (at most) with more than 400 pixels in the crop,
+and the background; for each of them a 33x33 kernel, with equal probability a random camera motion or an anisotropic
+Gaussian; weights `U_i`: each mask smoothed by its own kernel, then normalised. Overlapping masks share a pixel, as in
+the paper's code. Where masks cover the whole crop there is no background. The border is circular.
 
-The crop is random; if it has not two regions of more than 400 pixels (masks or background), others are tried, and a
-picture of which none has is left out.
+The crop is random. A crop needs two regions (masks or background) of more than 400 pixels. If none is found, the
+picture is left out.
 
-What the paper's code does otherwise: it clips the observation to [0, 1], so that the noise is no longer Gaussian; it
-takes crops without a mask and blurs them uniformly; its Gaussians lie up to 1.5 pixels off their centre; its motion
-kernels come from a file that is not published; crops and kernels depend on the order of all calls before.
+The paper's code differs: it clips the observation to [0, 1], so that the noise is no longer Gaussian; it accepts crops
+without a mask and blurs them uniformly; its Gaussians are up to 1.5 pixels off their centre; its motion kernels come
+from an unpublished file; crops and kernels depend on the order of all earlier calls.
 
-Everything random is drawn from (seed, picture), whatever the order or number of pictures; crop, masks and kernels are
-the same for every noise level. Noise has its own numbers for each (seed, picture, sigma, task). Observations are
-rounded to 1/8192 (far below the noise), so that they are the same on every machine and small to store.
+All random numbers depend on (seed, picture) only, not on the order or number of pictures; crop, masks and kernels are
+the same for all noise levels. Noise depends on (seed, picture, sigma, task). Observations are rounded to 1/8192 (far
+below the noise), so that they are the same on every machine and small to store.
 
 Tasks: `deblur`; `sr2`, `sr3`, `sr4`: blurred, then every 2nd, 3rd, 4th pixel (the crop loses up to 3 rows and columns
-so that the scale divides it); `inpainting`: no blur, half of the pixels missing (0), chosen at random, in all colours.
+so that the scale divides it); `inpainting`: no blur, a random half of the pixels missing (0), the same in all colours.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import torch
 from pnpladmm.places import shared_folder
 from pnpladmm.tensors import InputError, check_positive
 from pnpladmm.workshop.experiments.coco import read_coco
+from pnpladmm.workshop.experiments.dataset_files import from_steps, read_dataset, save_dataset, to_steps
 from pnpladmm.workshop.experiments.embedded import embedded_scenes
 from pnpladmm.workshop.experiments.kernels import Kernels, load_kernels
 from pnpladmm.workshop.experiments.samples import (
@@ -41,7 +42,7 @@ from pnpladmm.workshop.experiments.samples import (
     VERSION,
     Dataset,
     Sample,
-    SampleRecipe,
+    SampleOrigin,
     Source,
     Split,
     Task,
@@ -50,7 +51,7 @@ from pnpladmm.workshop.experiments.samples import (
     stack,
 )
 from pnpladmm.workshop.experiments.scenes import (
-    MOST_MASKS,
+    MAX_MASKS,
     Array,
     Crop,
     Scene,
@@ -59,12 +60,11 @@ from pnpladmm.workshop.experiments.scenes import (
     generator,
     with_background,
 )
-from pnpladmm.workshop.experiments.storage import read_dataset, restore_counts, save_dataset, to_counts
 
 __all__ = [
     "Dataset",
     "Sample",
-    "SampleRecipe",
+    "SampleOrigin",
     "load_dataset",
     "read_dataset",
     "regenerate",
@@ -75,7 +75,7 @@ __all__ = [
 LARGEST_SIGMA = 0.5
 SMALLEST_SIZE = 64
 MISSING = 0.5
-"""Share of the pixels that inpainting has to fill."""
+"""Share of the pixels that are missing for inpainting."""
 
 
 def load_dataset(
@@ -88,12 +88,34 @@ def load_dataset(
     kernels: str = "paper",
     size: int = 256,
 ) -> Dataset:
-    """Samples of a split with noise `sigma` (of 1: 10 / 255), the first `count` that can be used, in the order of ids.
+    """Make the samples of a split.
 
-    folder : a COCO folder; None for the shared one, or the embedded pictures where there is none; "embedded" for those.
-    kernels : "paper", "levin", or a file or folder of kernels.
+    Parameters
+    ----------
+    split : {"tune", "test"}
+    sigma : float
+        Noise level of pictures in [0, 1], such as 10 / 255.
+    task : {"deblur", "sr2", "sr3", "sr4", "inpainting"}
+    count : int, optional
+        At most this many samples: the first usable pictures in the order of their ids.
+    folder : str or Path, optional
+        A COCO folder, or "embedded" for pictures that come with scikit-image. None: the shared COCO folder, or the
+        embedded pictures if there is none.
+    seed : int
+    kernels : str
+        "paper", "levin", or a file or folder of kernels.
+    size : int
+        Side of the crops in pixels.
 
-    Pictures and masks that cannot be used are counted by reason; only when nothing is left is it an error.
+    Returns
+    -------
+    Dataset
+        The samples, and how many pictures and masks could not be used, by reason.
+
+    Raises
+    ------
+    InputError
+        If nothing can be used.
     """
     _check(split, sigma, task, count, size)
     source, scenes, skipped, ignored = _scenes(split, folder)
@@ -102,7 +124,7 @@ def load_dataset(
     for scene in scenes:
         if count is not None and len(samples) == count:
             break
-        recipe = SampleRecipe(
+        origin = SampleOrigin(
             source=source,
             folder=None if folder is None else str(folder),
             split=split,
@@ -120,7 +142,7 @@ def load_dataset(
             credit=scene.credit,
         )
         try:
-            samples.append(_make(scene, bank, recipe, ignored))
+            samples.append(_make(scene, bank, origin, ignored))
         except Unusable as reason:
             skipped[str(reason)] += 1
     dataset = Dataset(tuple(samples), dict(skipped), dict(ignored))
@@ -129,29 +151,29 @@ def load_dataset(
     return dataset
 
 
-def regenerate(recipe: SampleRecipe, folder: str | Path | None = None) -> Sample:
-    """The sample of a recipe, made again from its picture; `folder` if that lies elsewhere now.
+def regenerate(origin: SampleOrigin, folder: str | Path | None = None) -> Sample:
+    """Make a sample again from its origin; `folder` says where the pictures are now.
 
-    Refused if the picture, the kernels or this program are not those it was made with.
+    An InputError if the picture, the kernels or this program are not the same as before.
     """
-    _check(recipe.split, recipe.sigma, recipe.task, None, recipe.size)
-    if recipe.version != VERSION:
-        raise InputError(f"{recipe.key}: a recipe of version {recipe.version}, this program makes version {VERSION}")
-    given = folder or recipe.folder or ("embedded" if recipe.source == "embedded" else None)
-    source, scenes, *_ = _scenes(recipe.split, given)
-    scene = next((s for s in scenes if s.key == recipe.key), None)
-    if scene is None or source != recipe.source:
+    _check(origin.split, origin.sigma, origin.task, None, origin.size)
+    if origin.version != VERSION:
+        raise InputError(f"{origin.key}: made by version {origin.version} of the generator; this is version {VERSION}")
+    given = folder or origin.folder or ("embedded" if origin.source == "embedded" else None)
+    source, scenes, *_ = _scenes(origin.split, given)
+    scene = next((s for s in scenes if s.key == origin.key), None)
+    if scene is None or source != origin.source:
         raise InputError(
-            f"{recipe.key} of split {recipe.split}: not in {given or source}: give the folder it came from"
+            f"{origin.key} of split {origin.split}: not in {given or source}: give the folder it came from"
         )
-    bank = load_kernels(recipe.kernels)
+    bank = load_kernels(origin.kernels)
     try:
-        sample = _make(scene, bank, dataclasses.replace(recipe, kernels_sha256=bank.digest), Counter())
+        sample = _make(scene, bank, dataclasses.replace(origin, kernels_sha256=bank.digest), Counter())
     except Unusable as reason:
-        raise InputError(f"{recipe.key}: {reason}") from None
-    for field in dataclasses.fields(recipe):
-        if field.name != "credit" and getattr(sample.recipe, field.name) != getattr(recipe, field.name):
-            raise InputError(f"{recipe.key}: its {field.name} is not what it was when the recipe was written")
+        raise InputError(f"{origin.key}: {reason}") from None
+    for field in dataclasses.fields(origin):
+        if field.name != "credit" and getattr(sample.origin, field.name) != getattr(origin, field.name):
+            raise InputError(f"{origin.key}: its {field.name} has changed since the sample was made")
     return sample
 
 
@@ -170,41 +192,41 @@ def _check(split: str, sigma: float, task: str, count: int | None, size: int) ->
 
 
 def _scenes(split: str, folder: str | Path | None) -> tuple[Source, tuple[Scene, ...], Counter[str], Counter[str]]:
-    """Where the pictures come from, the pictures; pictures and masks left out already."""
+    """The source, its scenes, and the pictures and masks that were left out while reading."""
     path = shared_folder("coco") if folder is None else Path(folder)
     if path is None or str(folder) == "embedded":
         return "embedded", embedded_scenes(split), Counter(), Counter()
     return "coco", *read_coco(path, split)
 
 
-def _make(scene: Scene, bank: Kernels, recipe: SampleRecipe, ignored: Counter[str]) -> Sample:
-    """The sample of a scene; `recipe` completed with what was found. Raises `Unusable`."""
+def _make(scene: Scene, bank: Kernels, origin: SampleOrigin, ignored: Counter[str]) -> Sample:
+    """The sample of a scene; `origin` completed with what was found. Raises `Unusable`."""
     pixels, things, digest = scene.read(ignored)
-    trim = recipe.size % factor_of(recipe.task)
-    crop = find_crop(pixels, things, recipe.size, trim, generator(recipe.seed, recipe.key, "crop"))
-    kernels = bank.draw(generator(recipe.seed, recipe.key, "kernels"), MOST_MASKS + 1)
+    trim = origin.size % factor_of(origin.task)
+    crop = find_crop(pixels, things, origin.size, trim, generator(origin.seed, origin.key, "crop"))
+    kernels = bank.draw(generator(origin.seed, origin.key, "kernels"), MAX_MASKS + 1)
     if kernels.shape[-1] > len(crop.pixels):
         raise InputError(
             f"kernels of {kernels.shape[-1]}x{kernels.shape[-1]}: larger than the crops; give a larger size"
         )
-    recipe = dataclasses.replace(
-        recipe, picture_sha256=digest, top=crop.top, left=crop.left, masks=crop.names, credit=scene.credit
+    origin = dataclasses.replace(
+        origin, picture_sha256=digest, top=crop.top, left=crop.left, masks=crop.names, credit=scene.credit
     )
-    return _degraded(scene.name, crop, kernels, recipe)
+    return _degraded(scene.name, crop, kernels, origin)
 
 
-def _degraded(name: str, crop: Crop, kernels: Array, recipe: SampleRecipe) -> Sample:
+def _degraded(name: str, crop: Crop, kernels: Array, origin: SampleOrigin) -> Sample:
     sharp = torch.from_numpy(crop.pixels).permute(2, 0, 1)[None].float() / 255
     regions = with_background(crop.masks)
-    kept = None
-    if recipe.task == "inpainting":
-        draws = generator(recipe.seed, recipe.key, "missing").permutation(sharp[0, 0].numel())
-        kept = torch.from_numpy(draws >= round(MISSING * draws.size)).view(1, 1, *sharp.shape[2:]).float()
-    blur = sample_blur(regions, kernels[: len(regions)], recipe.task)
-    sample = Sample(name, sharp, sharp, blur, recipe.sigma, recipe.task, recipe, torch.from_numpy(regions), kept)
+    mask = None
+    if origin.task == "inpainting":
+        draws = generator(origin.seed, origin.key, "missing").permutation(sharp[0, 0].numel())
+        mask = torch.from_numpy(draws >= round(MISSING * draws.size)).view(1, 1, *sharp.shape[2:]).float()
+    blur = sample_blur(regions, kernels[: len(regions)], origin.task)
+    sample = Sample(name, sharp, sharp, blur, origin.sigma, origin.task, origin, torch.from_numpy(regions), mask)
     clean = sample.operator().forward(sharp.double())
-    rng = generator(recipe.seed, recipe.key, "noise", recipe.task, recipe.sigma.hex())
-    noisy = clean + recipe.sigma * torch.from_numpy(rng.standard_normal(tuple(clean.shape)))
-    if kept is not None:
-        noisy = noisy * kept
-    return dataclasses.replace(sample, observed=restore_counts(to_counts(noisy)))
+    rng = generator(origin.seed, origin.key, "noise", origin.task, origin.sigma.hex())
+    noisy = clean + origin.sigma * torch.from_numpy(rng.standard_normal(tuple(clean.shape)))
+    if mask is not None:
+        noisy = noisy * mask
+    return dataclasses.replace(sample, observed=from_steps(to_steps(noisy)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.experiments import page
-from pnpladmm.workshop.experiments.curves import (
-    draw_convergence,
-    draw_splitting,
-    iterative,
-    make_convergence,
-    make_splitting,
-)
+from pnpladmm.workshop.experiments.comparison import Compared, iterative
+from pnpladmm.workshop.experiments.curves import make_convergence, make_splitting
+from pnpladmm.workshop.experiments.curves_page import draw_convergence, draw_splitting
 from pnpladmm.workshop.experiments.gallery import draw_gallery, make_gallery
+from pnpladmm.workshop.experiments.output import write_page
 from pnpladmm.workshop.experiments.proof_page import draw_proof
-from pnpladmm.workshop.experiments.protocol import Compared
-from pnpladmm.workshop.experiments.running import Setup
 from pnpladmm.workshop.experiments.samples import Task
+from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.stability import make_parameters
 from pnpladmm.workshop.experiments.stability_page import draw_parameters
 from pnpladmm.workshop.experiments.table import make_table, table_name
@@ -89,5 +83,4 @@ def redraw(folder: Path) -> list[str]:
 
 
 def _index(folder: Path, names: Sequence[str]) -> None:
-    rows = [[f"<a href='{name}.html'>{html.escape(name)}</a>", f"{name}.json, {name}.csv"] for name in names]
-    page.write_page(folder / "index.html", "Experiments", [page.table(["report", "numbers"], rows, names=2)])
+    write_page(folder / "index.html", "index.html", "Experiments", names=names)

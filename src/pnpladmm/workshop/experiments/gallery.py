@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,12 @@ from torch import Tensor
 
 from pnpladmm.metrics import PAPER, psnr
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.experiments import page
-from pnpladmm.workshop.experiments.protocol import Compared
-from pnpladmm.workshop.experiments.running import Batch, Setup, Unit, run, run_units
-from pnpladmm.workshop.experiments.store import write_bytes
+from pnpladmm.workshop.experiments.batches import Batch
+from pnpladmm.workshop.experiments.comparison import Compared
+from pnpladmm.workshop.experiments.output import figure, write_csv, write_page, write_result
+from pnpladmm.workshop.experiments.setup import Setup
+from pnpladmm.workshop.experiments.store import write_npz
+from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units
 
 COUNT = 3
 ZOOM = 4
@@ -31,7 +32,7 @@ def make_gallery(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
     for noise, samples in loaded.items():
         for batch in setup.batches(samples):
             units.append(_given_unit(setup, batch, noise))
-            units += [_unit(setup, batch, method, noise) for method in methods]
+            units += [_unit(Run(setup, batch, method, noise)) for method in methods]
     sheets: dict[float, dict[str, list[dict[str, Any]]]] = {noise: {} for noise in setup.noise}
     for unit, values in run_units(setup, "gallery", units):
         for name, part in values["columns"].items():
@@ -44,37 +45,30 @@ def make_gallery(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
     data: dict[str, Any] = {"experiment": "gallery", **setup.described(loaded), "titles": titles, "sheets": []}
     for noise, columns in sheets.items():
         file = f"gallery-{noise:g}"
-        _save_pixels(setup.out / f"{file}.npz", columns)
+        write_npz(setup.out / f"{file}.npz", {name: np.stack([t["pixels"] for t in c]) for name, c in columns.items()})
         scores = {
             name: [{key: tile[key] for key in ("picture", "psnr")} for tile in tiles] for name, tiles in columns.items()
         }
         data["sheets"].append({"noise": noise, "file": file, "columns": scores})
-    page.keep(setup.out, "gallery", data, draw_gallery)
+    write_result(setup.out, "gallery", data, draw_gallery)
     return data
 
 
-def _unit(setup: Setup, batch: Batch, method: Compared, noise: float) -> Unit:
-    row = setup.row(method, noise)
-    iterations = method.length(row, setup.quick)
-    pictures = len(batch.names)
+def _unit(run: Run) -> Unit:
+    def compute(advance: Advance) -> dict[str, Any]:
+        image = run.solve(run.make_method(), advance).image
+        scores = psnr(image, run.batch.sharp, PAPER).tolist()
+        return {"columns": {run.compared.name: scores}, f"pixels_{run.compared.name}": _bytes(image)}
 
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        made = method.make(setup.denoiser, batch.problem, row, setup.quick)
-        result = run(batch, made, iterations, callback=lambda _: told(pictures))
-        scores = psnr(result.image, batch.sharp, PAPER).tolist()
-        return {"columns": {method.name: scores}, f"pixels_{method.name}": _bytes(result.image)}
-
-    key = setup.unit_key("gallery", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
-    return Unit(key, batch, pictures * max(1, iterations), f"{method.title}, noise {noise:g}", compute)
+    return run.unit("gallery", compute)
 
 
 def _given_unit(setup: Setup, batch: Batch, noise: float) -> Unit:
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        observed = batch.start
+    def compute(advance: Advance) -> dict[str, Any]:
         return {
-            "columns": {SHARP: [None] * len(batch.names), OBSERVED: psnr(observed, batch.sharp, PAPER).tolist()},
+            "columns": {SHARP: [None] * len(batch.names), OBSERVED: psnr(batch.start, batch.sharp, PAPER).tolist()},
             f"pixels_{SHARP}": _bytes(batch.sharp),
-            f"pixels_{OBSERVED}": _bytes(observed),
+            f"pixels_{OBSERVED}": _bytes(batch.start),
         }
 
     key = setup.unit_key("gallery", batch, method=OBSERVED, noise=noise)
@@ -86,13 +80,6 @@ def _bytes(x: Tensor) -> Any:
     return (x.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
 
 
-def _save_pixels(path: Path, columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    arrays: dict[str, Any] = {name: np.stack([t["pixels"] for t in tiles]) for name, tiles in columns.items()}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    write_bytes(path, buffer.getvalue())
-
-
 def draw_gallery(data: Mapping[str, Any], folder: Path) -> None:
     """`gallery.csv`, a sheet for each noise level, and the page."""
     lines = [
@@ -101,24 +88,16 @@ def draw_gallery(data: Mapping[str, Any], folder: Path) -> None:
         for name, tiles in sheet["columns"].items()
         for tile in tiles
     ]
-    page.write_csv(folder / "gallery.csv", lines)
-    parts = [
-        page.paragraph(
-            "Each picture whole, with the enlarged part framed, and that part below it: the one where the observation "
-            "is farthest from the sharp picture. Under each its PSNR (17-pixel border left out), the best in bold."
-        )
-    ]
+    write_csv(folder / "gallery.csv", lines)
     for sheet in data["sheets"]:
         try:
             with np.load(folder / f"{sheet['file']}.npz") as stored:
                 pixels = {name: stored[name] for name in sheet["columns"]}
         except (OSError, KeyError, ValueError):
-            raise InputError(f"{folder / sheet['file']}.npz: missing or broken; run the gallery again") from None
+            raise InputError(f"{folder / sheet['file']}.npz: missing or broken: run the gallery again") from None
         _sheet(data, sheet, pixels, folder)
-        parts.append(f"<h2>Noise {sheet['noise']:g} of 255</h2>")
-        shown = ", ".join(tile["picture"] for tile in sheet["columns"][SHARP])
-        parts.append(page.picture(folder / f"{sheet['file']}.png", f"Pictures: {shown}."))
-    page.write_page(folder / "gallery.html", "Gallery", [*parts, page.about(data)])
+    figures = [folder / f"{sheet['file']}.png" for sheet in data["sheets"]]
+    write_page(folder / "gallery.html", "gallery.html", "Gallery", data=data, figures=figures)
 
 
 def _sheet(data: Mapping[str, Any], sheet: Mapping[str, Any], pixels: Mapping[str, Any], folder: Path) -> None:
@@ -126,7 +105,7 @@ def _sheet(data: Mapping[str, Any], sheet: Mapping[str, Any], pixels: Mapping[st
 
     names = list(sheet["columns"])
     pictures = len(sheet["columns"][names[0]])
-    with page.figure(folder, sheet["file"], 1.72 * len(names), 3.85 * pictures) as drawing:
+    with figure(folder, sheet["file"], 1.72 * len(names), 3.85 * pictures) as drawing:
         grid = drawing.subplots(2 * pictures, len(names), squeeze=False)
         for p in range(pictures):
             top, left, side = _window(pixels[SHARP][p], pixels[OBSERVED][p])

@@ -26,20 +26,20 @@ VARIANCES = (0.6, 12.0)
 LENGTHS = (8.0, 40.0)
 """Of the camera's path, in pixels."""
 REACH = 15.0
-"""Pixels that a path may go from its centre."""
+"""Largest distance of a path from its centre, in pixels."""
 STEPS = 400
-"""Positions of the camera during the exposure: closer than a tenth of a pixel, so that the path has no gaps."""
+"""Positions of the camera during the exposure: less than a tenth of a pixel apart, so that the path has no gaps."""
 LEVIN = "Levin09.mat"
 
 
 def motion_kernel(rng: np.random.Generator) -> Array:
-    """The path of a shaken camera during the exposure: a mass pushed at random, pulled back by the hand.
+    """The path of a shaken camera during the exposure: a mass that is pushed at random and pulled back by the hand.
 
         v <- (1 - drag) v + push n - pull x + jerk,      x <- x + v
 
-    with `n` complex Gaussian, and now and then a jerk that turns the velocity. How restless the hand is differs
-    from kernel to kernel: from nearly straight lines to knots. The path is brought to a random length, shortened
-    where it would not fit, and put with its centre of mass on the kernel's centre.
+    with `n` complex Gaussian; sometimes a jerk turns the velocity. The strength of the pushes differs between kernels:
+    paths range from nearly straight lines to knots. The path is scaled to a random length, shortened where it would not
+    fit, and its centre of mass is moved to the kernel's centre.
     """
     restless = rng.uniform(0.02, 0.3)
     pull, drag, jerks = rng.uniform(0, 2e-4), rng.uniform(0, 0.02), rng.uniform(0, 0.01)
@@ -71,15 +71,15 @@ def gaussian_kernel(rng: np.random.Generator) -> Array:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Where kernels come from: drawn like the paper's (`bank` is None), or chosen from a bank (N, k, k)."""
+    """A source of kernels: random ones as in the paper (`bank` is None), or a bank (N, k, k) to choose from."""
 
     name: str
     bank: Array | None = None
     digest: str = ""
-    """SHA-256 of the bank, so that a recipe notices other files."""
+    """SHA-256 of the bank, to notice changed files."""
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
-        """(count, k, k). The first ones do not depend on `count`. From a bank: each once before any comes twice."""
+        """(count, k, k). The first kernels do not depend on `count`; in a bank all come once before any repeats."""
         if self.bank is None:
             return np.stack([gaussian_kernel(rng) if rng.random() < 0.5 else motion_kernel(rng) for _ in range(count)])
         order = np.concatenate([rng.permutation(len(self.bank)) for _ in range(-(-count // len(self.bank)))])
@@ -100,7 +100,7 @@ def load_kernels(name: str) -> Kernels:
     if not path.exists():
         raise InputError(f"kernels {name!r}: give paper, levin, or an existing file or folder of kernels")
     files = [path]
-    if path.is_dir():  # whatever else lies in it: notes, licences
+    if path.is_dir():  # it may also hold notes and licences
         files = [p for p in sorted(path.iterdir()) if p.is_file() and p.stat().st_size and sniff(p) != "text"]
     found = [kernel for file in files for kernel in _read(file)]
     if not found:
@@ -129,13 +129,13 @@ def _read(path: Path) -> list[Array]:
             raise InputError(f"{path}: has shape {array.shape}: give kernels (k, k) or (N, k, k)")
         for kernel in array.reshape(-1, *array.shape[-2:]):
             if (kernel < 0).any():
-                raise InputError(f"{path}: has negative values: the experiments need kernels without")
+                raise InputError(f"{path}: has negative values: the experiments need kernels without them")
             result.append(condition(str(path), kernel)[0][0, 0])
     return result
 
 
 def _splat(path: Array) -> Array:
-    """Each position adds the same light, shared among its four pixels: the centre of mass stays where it is."""
+    """Each position adds the same light, shared among the four nearest pixels so that the centre of mass is kept."""
     kernel = np.zeros((SIZE, SIZE))
     column, row = path.real + SIZE // 2, path.imag + SIZE // 2
     left, top = np.floor(column).astype(int), np.floor(row).astype(int)

@@ -1,14 +1,14 @@
-"""Runs that prove themselves (docs/proof.md): certified LADMM, followed for up to a thousand iterations.
+"""Runs with a proof (docs/proof.md): certified LADMM, followed for up to a thousand iterations.
 
 Each picture runs twice, from the observation and after 8 calls of the annealed method, until nothing changes. With a
-gradient step (`prox-drunet`) the certificate rests on what the run measures; with a plain network (`drunet`, `light`)
-the same iterations show whether it drifts. Beside them stand methods outside the theorem.
+gradient step (`prox-drunet`) the certificate rests on what is measured in the run; with a plain network (`drunet`,
+`light`) the same iterations show whether it drifts. Methods outside the theorem are scored beside them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,39 +16,44 @@ from torch import Tensor
 
 from pnpladmm.denoisers import Promise, promise_of
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.solvers import LADMM, Result, State, Status, solve
+from pnpladmm.solvers import LADMM, Progress, Result, State
 from pnpladmm.solvers.ladmm import LADMMState
 from pnpladmm.solvers.settings import Row
 from pnpladmm.tensors import squared_norm
-from pnpladmm.workshop.experiments import page
+from pnpladmm.workshop.experiments.batches import Batch, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared, chosen_methods, settings_of
+from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.proof_page import draw_proof
-from pnpladmm.workshop.experiments.protocol import Compared, chosen_methods, settings_of
-from pnpladmm.workshop.experiments.running import Batch, Setup, Unit, run, run_units
+from pnpladmm.workshop.experiments.setup import Setup
+from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units
 
 DENOISER = "prox-drunet"
 COUNT = 20
 ITERATIONS, QUICK_ITERATIONS = 1000, 12
 CONVERGED, TOLERANCE = 1e-5, 2e-6
 """A picture has converged when `||x+ - x|| / ||x||` is below the first. Its run goes on until `x`, `z` and `u` change
-by less than the second, so that one sees where it leads."""
+by less than the second, to show where it leads."""
 POINTS = 48
-"""Of each curve, evenly spaced in the logarithm of the iteration; its end is one more."""
+"""Of each curve, evenly spaced in the logarithm of the iteration; its end is added."""
 STARTS = ("observed", "warm")
 BESIDE = ("ladmm", "fast-8", "fast-24")
-"""What the price of a proof is measured against."""
+"""The methods that the price of a proof is measured against."""
 
 
 def make_proof(setup: Setup) -> dict[str, Any]:
     """Run, and write `proof.json` and what is drawn from it."""
-    # float16 keeps changing a picture by 1e-4 of itself: nothing would come to rest.
+    # float16 keeps changing a picture by 1e-4 of itself: no run would converge.
     setup = dataclasses.replace(setup, denoiser_name=setup.denoiser_name or DENOISER, precision=torch.float32)
     (certified, first), beside = chosen_methods(("certified", "fast-8")), chosen_methods(BESIDE)
+    iterations = QUICK_ITERATIONS if setup.quick else ITERATIONS
     units: list[Unit] = []
     loaded = setup.samples("test", count=COUNT)
     for noise, samples in loaded.items():
+        row = _row(setup, certified, noise)
         for batch in setup.batches(samples):
-            units += [_certified_unit(setup, batch, certified, first, noise, start) for start in STARTS]
-            units += [_beside_unit(setup, batch, method, noise) for method in beside]
+            run = Run(setup, batch, certified, noise, given_settings=row, given_iterations=iterations)
+            units += [_certified_unit(run, Run(setup, batch, first, noise), start) for start in STARTS]
+            units += [_beside_unit(Run(setup, batch, method, noise)) for method in beside]
     runs: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []
     for unit, values in run_units(setup, "proof", units):
@@ -59,87 +64,69 @@ def make_proof(setup: Setup) -> dict[str, Any]:
     data = {
         "experiment": "proof",
         **setup.described(loaded),
-        "iterations": QUICK_ITERATIONS if setup.quick else ITERATIONS,
+        "iterations": iterations,
         "converged": CONVERGED,
         "tolerance": TOLERANCE,
         "titles": {method.name: method.title for method in beside},
         "runs": runs,
         "scores": scores,
     }
-    page.keep(setup.out, "proof", data, draw_proof)
+    write_result(setup.out, "proof", data, draw_proof)
     return data
 
 
-def _certified_unit(setup: Setup, batch: Batch, method: Compared, first: Compared, noise: float, start: str) -> Unit:
-    row, first_row = _row(setup, method, noise), setup.row(first, noise)
-    iterations = QUICK_ITERATIONS if setup.quick else ITERATIONS
-    points = _points(iterations)
-    pictures = len(batch.names)
+def _certified_unit(run: Run, warm: Run, start: str) -> Unit:
+    """A run from the observation, or from the picture that `warm` restores."""
+    batch, points = run.batch, _points(run.iterations)
 
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        problem, sharp = batch.problem, batch.sharp
-        made = method.make(setup.denoiser, problem, row, setup.quick)
-        assert isinstance(made, LADMM)
+    def compute(advance: Advance) -> dict[str, Any]:
+        sharp = batch.sharp
+        method = run.make_method()
+        assert isinstance(method, LADMM)
         x = batch.start
         if start == "warm":
-            warm = first.make(setup.denoiser, problem, first_row, setup.quick)
-            x = run(batch, warm, first.length(first_row, setup.quick)).image
-            made = dataclasses.replace(made, z_start="blurred")
+            x = warm.solve(warm.make_method(), lambda _: None).image
+            method = dataclasses.replace(method, z_start="blurred")
         seen = _Seen(psnr(x, sharp, PAPER))
 
-        def look(step: Any) -> None:
+        def look(step: Progress) -> None:
             if step.iteration in points:
                 seen.points.append(step.iteration)
                 seen.psnr.append(psnr(step.state.x, sharp, PAPER))
-                seen.gradient.append(_gradient_norm(made, batch, step.state))
-            told(pictures)
+                seen.gradient.append(_gradient_norm(method, batch, step.state))
+            advance(len(batch.names))
 
-        result = solve(problem, made, iterations, TOLERANCE, x, callback=look)
-        if Status.STOPPED in result.statuses:
-            raise KeyboardInterrupt
-        ended = psnr(result.image, sharp, PAPER), _gradient_norm(made, batch, result.state)
-        runs = [_run(batch.names[i], result, seen, ended, i) for i in range(pictures)]
-        return {"runs": [{**one, "sigma_d": row["sigma_d"], "relaxation": row["relaxation"]} for one in runs]}
+        result = solve_all(batch, method, run.iterations, TOLERANCE, x, callback=look, record=True)
+        ended = psnr(result.image, sharp, PAPER), _gradient_norm(method, batch, result.state)
+        strength = {name: run.settings[name] for name in ("sigma_d", "relaxation")}
+        return {"runs": [{**_run(n, result, seen, ended, i), **strength} for i, n in enumerate(batch.names)]}
 
-    key = setup.unit_key(
-        "proof",
-        batch,
-        method=method.name,
-        start=start,
-        noise=noise,
-        parameters=row,
-        first=first_row if start == "warm" else None,
-        iterations=iterations,
-        tolerance=TOLERANCE,
-    )
-    return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}, start {start}", compute)
+    first = warm.settings if start == "warm" else None
+    unit = run.unit("proof", compute, start=start, first=first, tolerance=TOLERANCE)
+    return dataclasses.replace(unit, label=f"{unit.label}, start {start}")
 
 
 def _row(setup: Setup, method: Compared, noise: float) -> Row:
-    """Every network runs with `prox-drunet`'s settings, so that they can be seen side by side."""
+    """All networks run with `prox-drunet`'s settings, so that they can be compared."""
     if promise_of(setup.denoiser) is Promise.CONVEX:
         return setup.row(method, noise)
     return settings_of(setup.settings, DENOISER, setup.denoiser, method, noise)
 
 
-def _beside_unit(setup: Setup, batch: Batch, method: Compared, noise: float) -> Unit:
-    row = setup.row(method, noise)
-    iterations = method.length(row, setup.quick)
-    pictures = len(batch.names)
+def _beside_unit(run: Run) -> Unit:
+    batch = run.batch
 
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        made = method.make(setup.denoiser, batch.problem, row, setup.quick)
-        image = run(batch, made, iterations, callback=lambda _: told(pictures)).image
+    def compute(advance: Advance) -> dict[str, Any]:
+        image = run.solve(run.make_method(), advance).image
         values = psnr(image, batch.sharp, PAPER).tolist()
         return {"scores": [{"picture": n, "psnr": v} for n, v in zip(batch.names, values, strict=True)]}
 
-    key = setup.unit_key("proof", batch, method=method.name, noise=noise, parameters=row, iterations=iterations)
-    return Unit(key, batch, pictures * iterations, f"{method.title}, noise {noise:g}", compute)
+    return run.unit("proof", compute)
 
 
 @dataclasses.dataclass
 class _Seen:
-    """What a run looked like on its way, on the device: numbers (B,) at the points."""
+    """Measured during a run, on the device: values (B,) at the points."""
 
     start_psnr: Tensor
     points: list[int] = dataclasses.field(default_factory=list)
@@ -148,7 +135,7 @@ class _Seen:
 
 
 def _gradient_norm(method: LADMM, batch: Batch, state: State) -> Tensor:
-    """`||grad E||` of each picture; of those that are done, at their end."""
+    """`||grad E||` of each picture; of finished ones, at their end."""
     assert isinstance(state, LADMMState)
     gradient = method.gradient(batch.problem, state)
     assert gradient is not None

@@ -1,4 +1,4 @@
-"""Runs that prove themselves, drawn: what each certificate rests on, and what it costs."""
+"""The experiment `proof` drawn: what each certificate rests on, and what it costs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from pnpladmm.workshop.experiments import page
+from pnpladmm.report.page import fixed
+from pnpladmm.workshop.experiments.output import figure, write_csv, write_page
 
 START_TITLES = {"observed": "from the observation", "warm": "after 8 annealed calls"}
 START_COLOURS = {"observed": "#0072b2", "warm": "#d55e00"}
@@ -18,23 +19,20 @@ def draw_proof(data: Mapping[str, Any], folder: Path) -> None:
     """`proof.csv`, the figure, and the page."""
     curves = ("points", "psnr", "gradient", "x_change", "lagrangian")
     lines = [{k: v for k, v in run.items() if k not in curves} for run in data["runs"]]
-    page.write_csv(folder / "proof.csv", [{**line, "failures": "; ".join(line["failures"])} for line in lines])
+    write_csv(folder / "proof.csv", [{**line, "failures": "; ".join(line["failures"])} for line in lines])
     _figure(data, folder)
-    text = (
-        f"Certified LADMM with {data['denoiser']}, at most {data['iterations']} iterations, to relative changes below "
-        f"{data['tolerance']:g}. Converged: the change of x stays below {data['converged']:g}. gamma: the denoiser's "
-        "relaxation. Rise: the largest relative rise of the Lagrangian in one iteration (below 0 where it always "
-        "fell). Gradient: of the objective, the factor it fell by. Lost: by the picture that ends farthest below the "
-        "best it had been. PSNR leaves 17 pixels of border out, mean over the pictures."
+    rows = summary(data)
+    write_page(
+        folder / "proof.html",
+        "proof.html",
+        "Runs with a proof",
+        data=data,
+        starts=START_TITLES,
+        evidence=[_evidence(row) for row in rows],
+        price_header=["PSNR (dB) at noise", *(f"{noise:g}" for noise in data["noise"])],
+        price=_price(data, rows),
+        figure=folder / "proof.svg",
     )
-    parts = [
-        page.paragraph(text),
-        page.picture(folder / "proof.svg", "One line a picture: " + ", ".join(START_TITLES.values()) + "."),
-        _evidence(data),
-        _price(data),
-        page.about(data),
-    ]
-    page.write_page(folder / "proof.html", "Runs that prove themselves", parts)
 
 
 def summary(data: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -71,48 +69,40 @@ def _most(runs: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return max((run[name] for run in runs if run[name] is not None), default=None)
 
 
-def _evidence(data: Mapping[str, Any]) -> str:
-    header = ["noise", "start", "sigma_d", "gamma", "certified", "converged", "after, median", "last"]
-    header += ["largest eigenvalue", "largest rise", "rounding", "gradient fell, at least"]
-    header += ["PSNR before", "after", "lost, at most"]
-    lines = [
-        [
-            f"{row['noise']:g}" if row["start"] == "observed" else "",
-            START_TITLES[row["start"]],
-            f"{row['sigma_d']:.3g}",
-            f"{row['relaxation']:.3g}",
-            f"{row['certified']} of {row['runs']}",
-            f"{row['converged']} of {row['runs']}",
-            page.number(row["converged_at"], 0),
-            page.number(row["converged_last"], 0),
-            page.number(row["curvature"], 3),
-            "" if row["rise"] is None else f"{row['rise']:.1e}",
-            "" if row["rise"] is None else f"{row['rounding']:.1e}",
-            f"{row['gradient_fall']:.0f}-fold",
-            f"{row['psnr_start']:.2f}",
-            f"{row['psnr_end']:.2f}",
-            f"{row['lost']:.2f}",
-        ]
-        for row in summary(data)
+def _evidence(row: Mapping[str, Any]) -> list[str]:
+    """A row of the page's table of evidence."""
+    return [
+        f"{row['noise']:g}" if row["start"] == "observed" else "",
+        START_TITLES[row["start"]],
+        f"{row['sigma_d']:.3g}",
+        f"{row['relaxation']:.3g}",
+        f"{row['certified']} of {row['runs']}",
+        f"{row['converged']} of {row['runs']}",
+        fixed(row["converged_at"], 0),
+        fixed(row["converged_last"], 0),
+        fixed(row["curvature"], 3),
+        "" if row["rise"] is None else f"{row['rise']:.1e}",
+        "" if row["rise"] is None else f"{row['rounding']:.1e}",
+        f"{row['gradient_fall']:.0f}-fold",
+        f"{row['psnr_start']:.2f}",
+        f"{row['psnr_end']:.2f}",
+        f"{row['lost']:.2f}",
     ]
-    return page.table(header, lines, names=2, caption="What the certificates rest on.")
 
 
-def _price(data: Mapping[str, Any]) -> str:
-    methods: dict[str, Callable[[float], float]] = {}
-    rows = summary(data)
-    for start, title in START_TITLES.items():
-        ends = {row["noise"]: row["psnr_end"] for row in rows if row["start"] == start}
-        methods[f"certified, {title}"] = ends.__getitem__
+def _price(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """PSNR at each noise level: certified runs from both starts, and the methods beside them."""
+    lines = [
+        [f"certified, {title}", *(f"{row['psnr_end']:.2f}" for row in rows if row["start"] == start)]
+        for start, title in START_TITLES.items()
+    ]
     for name, title in data["titles"].items():
-        scores = {
-            noise: mean(s["psnr"] for s in data["scores"] if (s["method"], s["noise"]) == (name, noise))
+        scores = [
+            mean(s["psnr"] for s in data["scores"] if (s["method"], s["noise"]) == (name, noise))
             for noise in data["noise"]
-        }
-        methods[title] = scores.__getitem__
-    lines = [[title, *(f"{at(noise):.2f}" for noise in data["noise"])] for title, at in methods.items()]
-    header = ["PSNR (dB) at noise", *(f"{noise:g}" for noise in data["noise"])]
-    return page.table(header, lines, caption="The price of a proof: the same denoiser, inside and outside the theorem.")
+        ]
+        lines.append([title, *(f"{score:.2f}" for score in scores)])
+    return lines
 
 
 def _figure(data: Mapping[str, Any], folder: Path) -> None:
@@ -123,7 +113,7 @@ def _figure(data: Mapping[str, Any], folder: Path) -> None:
         (r"$\Vert\nabla E\Vert$, of its first", "log", lambda run: _relative(run["gradient"])),
         ("PSNR (dB)", "linear", lambda run: _known(run["psnr"])),
     )
-    with page.figure(folder, "proof", 13.5, 3.0 * len(levels) + 0.6) as drawing:
+    with figure(folder, "proof", 13.5, 3.0 * len(levels) + 0.6) as drawing:
         for row, noise in zip(drawing.subplots(len(levels), len(panels), squeeze=False), levels, strict=True):
             for axes, (label, scale, curve) in zip(row, panels, strict=True):
                 for run in (run for run in data["runs"] if run["noise"] == noise):

@@ -1,4 +1,4 @@
-"""A degraded sample, the recipe it was made by, and samples as one batch."""
+"""A sample (a sharp crop and its degraded observation), its origin, and several samples as one problem."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Split: TypeAlias = Literal["tune", "test"]
 Source: TypeAlias = Literal["coco", "embedded"]
 SPLITS: tuple[str, ...] = get_args(Split)
 VERSION = 1
-"""Of the generator: to be raised when the same recipe comes to give another sample."""
+"""Of the generator. Raise it when the same origin gives another sample than before."""
 
 
 def factor_of(task: str) -> int:
@@ -32,15 +32,15 @@ def factor_of(task: str) -> int:
 
 
 @dataclass(frozen=True)
-class SampleRecipe:
-    """All that decides a sample, and what it came out as, so that making it again can be checked."""
+class SampleOrigin:
+    """Everything that decides a sample, and what was found when it was made, to check a repetition."""
 
     source: Source
     folder: str | None
-    """The COCO folder as it was given; None: the shared one."""
+    """The COCO folder as it was given; None: the default."""
     split: str
     key: str
-    """Names the picture; with the seed it decides crop, kernels and noise."""
+    """Name of the picture; with the seed it decides crop, kernels and noise."""
     seed: int
     sigma: float
     task: str
@@ -52,42 +52,42 @@ class SampleRecipe:
     top: int
     left: int
     masks: tuple[str, ...]
-    """The things whose masks are used: COCO's annotation ids, or segments."""
+    """Names of the masks that are used: COCO's annotation ids, or segments."""
     credit: str
     version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """Values for JSON."""
         return dataclasses.asdict(self)
 
     @staticmethod
-    def from_dict(values: dict[str, Any]) -> SampleRecipe:
-        """What `to_dict` gave; an InputError for anything else."""
+    def from_dict(values: dict[str, Any]) -> SampleOrigin:
+        """The origin with these values, as `to_dict` returned them."""
         try:
             values = {**values, "masks": tuple(values["masks"])}
-            return SampleRecipe(**values)
+            return SampleOrigin(**values)
         except (TypeError, KeyError) as error:
-            raise InputError(f"not a sample's recipe: {error}") from None
+            raise InputError(f"not a sample's origin: {error}") from None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sharp crop and what a camera with a known blur would have recorded of it."""
+    """A sharp crop, and what a camera with a known blur would have recorded."""
 
     name: str
     sharp: Tensor
-    """(1, 3, side, side) float32 in [0, 1]; the side is the size asked for, or the next multiple of the scale below."""
+    """(1, 3, side, side) float32 in [0, 1]; the side is the size asked for, rounded down to a multiple of the scale."""
     observed: Tensor
     """(1, 3, h, w) float32, noisy, not clipped."""
     blur: Blur
-    """Kernels and weights, P = 2 to 5. For inpainting there is none: one kernel that does nothing."""
+    """Kernels and weights, P = 2 to 5; for inpainting the identity."""
     sigma: float
     task: str
-    recipe: SampleRecipe
+    origin: SampleOrigin
     regions: Tensor
-    """(P, side, side) bool: the masks that the weights are smoothed from, background last. They may overlap."""
+    """(P, side, side) bool: the masks from which the weights are made, background last. They may overlap."""
     mask: Tensor | None = None
-    """(1, 1, side, side), 1 where a pixel was recorded: inpainting only."""
+    """(1, 1, side, side), 1 where a pixel was recorded; only for inpainting."""
 
     def operator(self) -> LinearOperator:
         """`H`: blur with circular border, then decimation; or the mask."""
@@ -96,19 +96,19 @@ class Sample:
         return _decimated(self.task, self.blur.operator("circular"))
 
     def problem(self) -> Problem:
-        """Observation, operator and noise of this sample alone."""
+        """The problem of this sample alone."""
         return Problem(self.observed, self.operator(), Gaussian(self.sigma))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples of one split, noise level and task, and what was left out."""
+    """Samples of one split, noise level and task, and how much was left out."""
 
     samples: tuple[Sample, ...]
     skipped: dict[str, int] = field(default_factory=dict)
-    """Pictures left out, by reason."""
+    """Number of pictures left out, by reason."""
     ignored: dict[str, int] = field(default_factory=dict)
-    """Masks (annotations) left out, by reason; their pictures may still be used."""
+    """Number of masks (annotations) left out, by reason; their pictures may still be used."""
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -117,7 +117,7 @@ class Dataset:
         return iter(self.samples)
 
     def summary(self) -> str:
-        """One line: how many samples, what was left out and why."""
+        """One line: the number of samples, and what was left out and why."""
         parts = [f"{len(self)} samples"]
         for what, counts in (("pictures", self.skipped), ("masks", self.ignored)):
             if counts:
@@ -127,9 +127,10 @@ class Dataset:
 
 
 def stack(samples: Sequence[Sample], device: torch.device | str | None = None) -> tuple[Problem, Tensor]:
-    """Samples of one task and size as one batch: the problem with one operator for all, and the sharp pictures.
+    """Samples of one task and size as one problem, and the sharp pictures (B, 3, side, side).
 
-    Each picture keeps its own blur: kernels are padded to a common size, and P by kernels of weight 0.
+    Each picture keeps its own blur: kernels are padded to a common size, and kernels of weight 0 are added for a common
+    P.
     """
     if not samples:
         raise InputError("no samples to stack: give at least one")

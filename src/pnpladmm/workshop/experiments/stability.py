@@ -17,21 +17,22 @@ A denoiser that shrinks the mode only helps, so divergence is to be found at or 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.solvers import LADMM, Result, Status
+from pnpladmm.solvers import LADMM, Progress, Result, Status
 from pnpladmm.solvers.settings import Row
-from pnpladmm.workshop.experiments.page import keep
-from pnpladmm.workshop.experiments.protocol import Compared, chosen_methods
-from pnpladmm.workshop.experiments.running import Batch, Setup, Unit, run, run_units
+from pnpladmm.workshop.experiments.batches import Batch, columns, solve_all
+from pnpladmm.workshop.experiments.comparison import Compared, chosen_methods
+from pnpladmm.workshop.experiments.output import write_result
+from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.stability_page import draw_parameters, linear_limit
+from pnpladmm.workshop.experiments.units import Advance, Unit, run_units
 
-NOISE = (10.0,)
 COUNT = 4
 ITERATIONS, QUICK_ITERATIONS = 150, 20
 BISECTIONS, QUICK_BISECTIONS = 8, 4
@@ -76,7 +77,7 @@ def make_parameters(setup: Setup) -> dict[str, Any]:
         "panels": [_panel(noise, part, found) for (noise, part), found in curves.items()],
         "limits": [_limits(noise, parts) for noise, parts in limits.items()],
     }
-    keep(setup.out, "parameters", data, draw_parameters)
+    write_result(setup.out, "parameters", data, draw_parameters)
     return data
 
 
@@ -109,9 +110,8 @@ def _curve_unit(setup: Setup, batch: Batch, noise: float, panel: dict[str, Any])
     iterations = QUICK_ITERATIONS if setup.quick else ITERATIONS
     values = len(panel["r"])
 
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        problem = batch.problem
-        norm, L_h = problem.norm_squared.upper, problem.L_h().to(problem.norm_squared.upper)
+    def compute(advance: Advance) -> dict[str, Any]:
+        norm, L_h = _constants(batch)
         r = norm.new_tensor(panel["r"]).repeat(len(norm) // values)
         if panel["L_x"] is None:
             beta = norm.new_tensor(panel["beta"]).repeat(len(norm) // values) * L_h
@@ -121,16 +121,16 @@ def _curve_unit(setup: Setup, batch: Batch, noise: float, panel: dict[str, Any])
             beta = L_x / (r * norm)
         scores: list[Tensor] = []
 
-        def look(step: Any) -> None:
+        def look(step: Progress) -> None:
             scores.append(psnr(step.state.x, batch.sharp, PAPER))
-            told(len(norm))
+            advance(len(norm))
 
         method = LADMM(setup.denoiser, panel["sigma_d"] / 255, beta=beta, L_x=L_x)
-        result = run(batch, method, iterations, callback=look, record=True)
+        result = solve_all(batch, method, iterations, callback=look, record=True)
         return {
             "beta": (beta / L_h).tolist(),
             "psnr": torch.stack(scores).T.tolist(),
-            "x_change": _finite(result.history.x_change),
+            "x_change": columns(result.history.x_change),
             "diverged": diverged(result).tolist(),
         }
 
@@ -143,23 +143,29 @@ def _limit_unit(setup: Setup, batch: Batch, noise: float, betas: Sequence[float]
     iterations = QUICK_ITERATIONS if setup.quick else ITERATIONS
     steps = QUICK_BISECTIONS if setup.quick else BISECTIONS
 
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        problem = batch.problem
-        norm, L_h = problem.norm_squared.upper, problem.L_h().to(problem.norm_squared.upper)
+    def compute(advance: Advance) -> dict[str, Any]:
+        norm, L_h = _constants(batch)
         beta = norm.new_tensor(betas).repeat(len(norm) // len(betas)) * L_h
         low, high = torch.full_like(norm, LOWEST).log(), torch.full_like(norm, HIGHEST).log()
         for _ in range(steps):
             middle = (low + high) / 2
             method = LADMM(setup.denoiser, sigma_d / 255, beta=beta, L_x=middle.exp() * beta * norm)
-            result = run(batch, method, iterations, callback=lambda _: told(len(norm)), record=True)
+            result = solve_all(batch, method, iterations, callback=lambda _: advance(len(norm)), record=True)
             bad = diverged(result).to(norm.device)
             low, high = torch.where(bad, middle, low), torch.where(bad, high, middle)
-        return {"beta": list(betas), "low": _by_picture(low, len(betas)), "high": _by_picture(high, len(betas))}
+        limits = {name: end.exp().reshape(-1, len(betas)).tolist() for name, end in (("low", low), ("high", high))}
+        return {"beta": list(betas), **limits}
 
     key = setup.unit_key(
         "parameters", batch, part="limits", noise=noise, iterations=iterations, steps=steps, beta=betas, sigma_d=sigma_d
     )
     return Unit(key, batch, steps * iterations * len(batch.names), f"limits of stability, noise {noise:g}", compute)
+
+
+def _constants(batch: Batch) -> tuple[Tensor, Tensor]:
+    """The upper bound of `||H||^2` and `L_h`, each (B,)."""
+    norm = batch.problem.norm_squared.upper
+    return norm, batch.problem.L_h().to(norm)
 
 
 def diverged(result: Result) -> Tensor:
@@ -170,15 +176,6 @@ def diverged(result: Result) -> Tensor:
     late = change[-window:].nanmean(0).nan_to_num(0.0)
     half = change[len(change) // 2 - window : len(change) // 2].nanmean(0).nan_to_num(0.0)
     return torch.tensor(blown) | ((late > STILL) & (late > half))
-
-
-def _by_picture(logarithms: Tensor, values: int) -> list[list[float]]:
-    found: list[list[float]] = logarithms.exp().reshape(-1, values).tolist()
-    return found
-
-
-def _finite(column: Tensor) -> list[list[float | None]]:
-    return [[v if v == v else None for v in picture] for picture in column.T.tolist()]
 
 
 def _panel(noise: float, part: str, found: Sequence[tuple[Unit, dict[str, Any]]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pnpladmm.workshop.experiments import page
+from pnpladmm.workshop.experiments.output import figure, write_csv, write_page
 
 TITLES = {
     "beta, tuned L_x": r"$\beta$ at tuned LADMM's $L_x$ (outside the theorem)",
@@ -24,59 +24,50 @@ def linear_limit(beta: float) -> float:
 
 def draw_parameters(data: Mapping[str, Any], folder: Path) -> None:
     """`parameters.csv`, `parameters-limits.csv`, the figures and the page."""
-    page.write_csv(folder / "parameters.csv", _curve_lines(data))
-    page.write_csv(folder / "parameters-limits.csv", _limit_lines(data))
-    parts = [
-        page.paragraph(
-            "The denoiser is fixed in each panel. Solid: the theorem's conditions hold (beta at least L_h = 1/sigma^2, "
-            "L_x above beta ||H||^2). Dashed: they do not. r = L_x / (beta ||H||^2). A cross ends the curve of runs of "
-            "which some diverged."
+    write_csv(folder / "parameters.csv", _curve_lines(data))
+    write_csv(folder / "parameters-limits.csv", _limit_lines(data))
+    levels = []
+    for limits in data["limits"]:
+        noise, (lowest, highest) = limits["noise"], limits["searched"]
+        name = "parameters" if len(data["limits"]) == 1 else f"parameters-{noise:g}"
+        panels = [panel for panel in data["panels"] if panel["noise"] == noise]
+        with figure(folder, name, 10.5, 9.4) as drawing:
+            places = drawing.subplots(2, 2).ravel()
+            for axes, panel in zip(places, panels, strict=False):
+                _panel(axes, panel)
+            _map(places[3], limits)
+        levels.append(
+            {
+                "noise": noise,
+                "figure": folder / f"{name}.svg",
+                "rows": [_limit_row(found, lowest, highest) for found in limits["betas"]],
+                "caption": f"Noise {noise:g} of 255; searched between {lowest:g} and {highest:g}.",
+            }
         )
-    ]
-    for noise in data["noise"]:
-        name = "parameters" if len(data["noise"]) == 1 else f"parameters-{noise:g}"
-        _figure(data, noise, folder, name)
-        parts.append(page.picture(folder / f"{name}.svg", f"Noise {noise:g} of 255."))
-        parts.append(_limit_table(data, noise))
-    parts.append(
-        page.paragraph(
-            "Line: for the mode that H passes most strongly, where the denoiser leaves it alone, an iteration is a 2x2 "
-            "matrix whose eigenvalues stay inside the unit circle exactly for r > 3c / (2 + 4c), c = L_h / beta. The "
-            "theorem's r > 1 is sufficient, not necessary; below the line LADMM diverges unless the denoiser damps "
-            "that mode. A run counts as divergent when the picture grows a hundredfold, or when its relative change at "
-            "the end is above 0.001 and above what it was at half time.",
-            note=True,
-        )
-    )
-    page.write_page(folder / "parameters.html", "Influence of beta and L_x", [*parts, page.about(data)])
+    write_page(folder / "parameters.html", "parameters.html", "Influence of beta and L_x", data=data, levels=levels)
 
 
-def _figure(data: Mapping[str, Any], noise: float, folder: Path, name: str) -> None:
+def _panel(axes: Any, panel: Mapping[str, Any]) -> None:
+    """PSNR by iteration, one curve for each pair of parameters."""
     import matplotlib as mpl
 
-    with page.figure(folder, name, 10.5, 9.4) as drawing:
-        places = drawing.subplots(2, 2).ravel()
-        panels = [panel for panel in data["panels"] if panel["noise"] == noise]
-        for axes, panel in zip(places, panels, strict=False):
-            colours = mpl.colormaps["viridis"]
-            curves = panel["curves"]
-            lowest = min(curve["psnr"][0] for curve in curves) - 2
-            for i, curve in enumerate(curves):
-                shade = colours(0.92 * i / max(1, len(curves) - 1))
-                steps = range(1, len(curve["psnr"]) + 1)
-                style = "-" if curve["inside"] else "--"
-                axes.plot(steps, curve["psnr"], style, color=shade, label=_label(panel["part"], curve))
-                if curve["diverged"]:
-                    left = next((i for i, v in enumerate(curve["psnr"]) if v < lowest), len(steps) - 1)
-                    axes.plot(steps[left], max(curve["psnr"][left], lowest), "x", color=shade, clip_on=False)
-            highest = max(max(curve["psnr"]) for curve in curves)
-            axes.set_ylim(max(axes.get_ylim()[0], lowest), highest + 0.3)
-            axes.set(xlabel="iteration", ylabel="PSNR (dB)", xscale="log")
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.set_title(f"{TITLES[panel['part']]}\n" + rf"$\sigma_d$ = {panel['sigma_d']:.3g}/255")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
-            axes.grid(alpha=0.3, which="both")
-        _map(places[3], next(limits for limits in data["limits"] if limits["noise"] == noise))
+    curves = panel["curves"]
+    lowest = min(curve["psnr"][0] for curve in curves) - 2
+    for i, curve in enumerate(curves):
+        shade = mpl.colormaps["viridis"](0.92 * i / max(1, len(curves) - 1))
+        steps = range(1, len(curve["psnr"]) + 1)
+        style = "-" if curve["inside"] else "--"
+        axes.plot(steps, curve["psnr"], style, color=shade, label=_label(panel["part"], curve))
+        if curve["diverged"]:
+            left = next((i for i, v in enumerate(curve["psnr"]) if v < lowest), len(steps) - 1)
+            axes.plot(steps[left], max(curve["psnr"][left], lowest), "x", color=shade, clip_on=False)
+    highest = max(max(curve["psnr"]) for curve in curves)
+    axes.set_ylim(max(axes.get_ylim()[0], lowest), highest + 0.3)
+    axes.set(xlabel="iteration", ylabel="PSNR (dB)", xscale="log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_title(f"{TITLES[panel['part']]}\n" + rf"$\sigma_d$ = {panel['sigma_d']:.3g}/255")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
+    axes.grid(alpha=0.3, which="both")
 
 
 def _label(part: str, curve: Mapping[str, Any]) -> str:
@@ -119,22 +110,12 @@ def _map(axes: Any, limits: Mapping[str, Any]) -> None:
     axes.grid(alpha=0.3, which="both")
 
 
-def _limit_table(data: Mapping[str, Any], noise: float) -> str:
-    limits = next(found for found in data["limits"] if found["noise"] == noise)
-    lowest, highest = limits["searched"]
-    lines = []
-    for found in limits["betas"]:
-        smallest, largest = min(found["low"]), max(found["high"])
-        last = f"{largest:.3f}" if largest < highest else f"above {highest:g}"
-        lines.append(
-            [
-                f"{found['beta']:g}",
-                f"below {lowest:g}" if largest <= lowest * 1.2 else f"{smallest:.3f} to {last}",
-                f"{found['linear']:.3f}",
-            ]
-        )
-    header = ["beta / L_h", "r at which it begins to diverge (all pictures)", "limit of the strongest mode"]
-    return page.table(header, lines, caption=f"Noise {noise:g} of 255; searched between {lowest:g} and {highest:g}.")
+def _limit_row(found: Mapping[str, Any], lowest: float, highest: float) -> list[str]:
+    """A row of the page's table: the smallest and the largest limit of all pictures, and the linear one."""
+    smallest, largest = min(found["low"]), max(found["high"])
+    last = f"{largest:.3f}" if largest < highest else f"above {highest:g}"
+    between = f"below {lowest:g}" if largest <= lowest * 1.2 else f"{smallest:.3f} to {last}"
+    return [f"{found['beta']:g}", between, f"{found['linear']:.3f}"]
 
 
 def _curve_lines(data: Mapping[str, Any]) -> list[dict[str, Any]]:

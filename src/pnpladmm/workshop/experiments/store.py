@@ -1,12 +1,10 @@
-"""Results on disk, one file a unit of work: a kill loses the unit under way and nothing else."""
+"""Results on disk, one file per unit of work: a kill loses the unit under way and nothing else."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
-import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,41 +12,41 @@ from typing import Any
 
 import numpy as np
 
-from pnpladmm.report import write_text
+from pnpladmm.files import replacing, write_text
 
 PACKAGE = Path(__file__).resolve().parents[2]
 DECISIVE = (
     "data_terms/*.py",
-    "methods.py",
+    "tensor_files.py",
     "tensors.py",
-    "transforms.py",
     "blur/*.py",
+    "blur/*/*.py",
     "denoisers/*.py",
     "metrics/*.py",
     "operators/*.py",
     "solvers/*.py",
-    *(f"experiments/{name}.py" for name in ("coco", "dataset", "embedded", "kernels", "samples", "scenes", "storage")),
-    *(f"experiments/{name}.py" for name in ("protocol", "running", "scoring")),
-    *(f"experiments/{name}.py" for name in ("curves", "gallery", "proof", "stability", "table")),
+    "workshop/experiments/*.py",
 )
-"""The files that decide numbers: a result that others of them made is not used again."""
+"""The files that decide numbers."""
+WITHOUT_NUMBERS = ("_page.py", "commands.py", "everything.py", "output.py", "paper.py", "progress.py")
+"""How the names of those among them end that only draw or print: stored results stay valid when they change."""
 
 
 class Store:
     """A folder of finished units, each under the digest of everything that decides it.
 
-    A unit is a JSON file, and beside it an `.npz` where it has pictures. Both are written beside and renamed, the
-    JSON last: where it is, the unit is whole.
+    A unit is a JSON file, and an `.npz` beside it where it has pictures. The JSON is written last: where it exists, the
+    unit is complete.
     """
 
     def __init__(self, folder: Path, reuse: bool = False) -> None:
-        """`reuse`: take units that other versions of the code made."""
+        """`reuse`: also use units that other versions of the code made."""
         self.folder, self.reuse = folder, reuse
         self.stale = 0
-        """Units that were there, but of another version of the code."""
+        """Number of units that were found but made by another version of the code."""
 
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The unit's values, its arrays among them; None where it is not there, or not whole."""
+        """The unit's values, arrays included; None where it is missing or broken."""
         path = self._path(key)
         try:
             unit = json.loads(path.read_text(encoding="utf-8"))
@@ -64,14 +62,12 @@ class Store:
         return values
 
     def put(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a unit; numpy arrays among its values go into the `.npz`. Returns what `get` will."""
+        """Store a unit; numpy arrays among its values go into the `.npz`. Returns what `get` will return."""
         path = self._path(key)
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         plain = {name: value for name, value in values.items() if name not in arrays}
         if arrays:
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # numpy's annotation of its keywords
-            write_bytes(path.with_suffix(".npz"), buffer.getvalue())
+            write_npz(path.with_suffix(".npz"), arrays)
         unit = {"key": plain_data(key), "code": code_digest(), "arrays": sorted(arrays), "values": plain}
         write_text(path, json.dumps(unit, indent=1, allow_nan=False))
         return dict(values)
@@ -80,15 +76,10 @@ class Store:
         return self.folder / f"{key['experiment']}-{digest(key)[:20]}.json"
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside and rename: a crash leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> None:
+    """Write compressed arrays, beside and renamed."""
+    with replacing(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # numpy's annotation of its keywords
 
 
 def digest(value: Any) -> str:
@@ -104,16 +95,16 @@ def file_digest(path: Path) -> str:
 
 @cache
 def code_digest() -> str:
-    """SHA-256 of the files that decide numbers."""
+    """SHA-256 of the files that decide numbers: a result that other versions of them made is not used again."""
     found = hashlib.sha256()
-    for pattern in DECISIVE:
-        for path in sorted(PACKAGE.glob(pattern)):
+    for path in sorted(path for pattern in DECISIVE for path in PACKAGE.glob(pattern)):
+        if not path.name.endswith(WITHOUT_NUMBERS):
             found.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
 
 
 def plain_data(value: Any) -> Any:
-    """Dataclasses, paths, tuples and numpy numbers as JSON knows them."""
+    """A value as JSON can hold it: dataclasses, paths, tuples and numpy numbers converted."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain_data(dataclasses.asdict(value))
     if isinstance(value, Mapping):

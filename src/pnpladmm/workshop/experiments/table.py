@@ -5,27 +5,27 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from pnpladmm.solvers import Status
-from pnpladmm.workshop.experiments.page import keep
+from pnpladmm.workshop.experiments.batches import Batch, Clock, warm_up
+from pnpladmm.workshop.experiments.comparison import Compared
+from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.paper import SECONDS, figures_of
-from pnpladmm.workshop.experiments.protocol import Compared
-from pnpladmm.workshop.experiments.running import Batch, Clock, Setup, Unit, run, run_units, warm_up
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.scoring import METRICS, Judge
-from pnpladmm.workshop.experiments.table_page import draw_table
+from pnpladmm.workshop.experiments.setup import Setup
+from pnpladmm.workshop.experiments.table_page import BASELINE, draw_table
+from pnpladmm.workshop.experiments.units import Advance, Run, Unit, run_units
 
 COUNT = 60
 """Test pictures."""
 OBSERVED = "observed"
-"""The row of the pictures as they came: what every method starts from."""
+"""The row of the observed pictures: what every method starts from."""
 STARTS = {"inpainting": "Gaps filled", "sr2": "Enlarged", "sr3": "Enlarged", "sr4": "Enlarged"}
-"""What that row is called where the observation is no picture of the right size, or has gaps."""
-BASELINE = "ladmm"
-"""What the others are compared with, picture by picture."""
+"""The title of that row where the observation has another size, or gaps."""
 
 
 def table_name(task: str) -> str:
@@ -35,15 +35,15 @@ def table_name(task: str) -> str:
 
 def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur") -> dict[str, Any]:
     """Score every method at every noise level on the test pictures; write `table.json` and what is drawn from it."""
-    if task == "inpainting":  # without a blur there is nothing for Richardson-Lucy to undo: gaps stay black
-        methods = [method for method in methods if method.kind != "richardson-lucy"]
+    if task == "inpainting":  # without a prior the gaps stay black
+        methods = [method for method in methods if method.uses_denoiser]
     judge = Judge(setup.where, brief=setup.quick)
     units: list[Unit] = []
     loaded = setup.samples("test", task, COUNT)
     for noise, samples in loaded.items():
         for batch in setup.batches(samples):
             units.append(_observed_unit(setup, batch, noise, task, judge))
-            units += [_unit(setup, batch, method, noise, task, judge) for method in methods]
+            units += [_unit(Run(setup, batch, method, noise, task), judge) for method in methods]
     found: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for unit, values in run_units(setup, table_name(task), units):
         found.setdefault((unit.key["method"], unit.key["noise"]), []).append(values)
@@ -59,47 +59,40 @@ def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur")
         "titles": {OBSERVED: STARTS.get(task, "As observed"), **{method.name: method.title for method in methods}},
         "rows": rows,
     }
-    keep(setup.out, table_name(task), data, partial(draw_table, name=table_name(task)))
+    write_result(setup.out, table_name(task), data, partial(draw_table, name=table_name(task)))
     return data
 
 
-def _unit(setup: Setup, batch: Batch, method: Compared, noise: float, task: Task, judge: Judge) -> Unit:
-    row = setup.row(method, noise, task)
-    iterations = method.length(row, setup.quick)
-    pictures = len(batch.names)
+def _unit(run: Run, judge: Judge) -> Unit:
+    batch = run.batch
 
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
-        problem = batch.problem
-        clock = Clock(setup.where)
+    def compute(advance: Advance) -> dict[str, Any]:
+        clock = Clock(batch.device)
         clock.start()
-        _ = problem.norm_squared
+        _ = batch.problem.norm_squared
         norm_seconds = clock.read()
-        made = method.make(setup.denoiser, problem, row, setup.quick)
-        warm_up(batch, made, iterations)
+        method = run.make_method()
+        warm_up(batch, method, run.iterations)
         clock.start()
-        result = run(batch, made, iterations, callback=lambda _: told(pictures))
+        result = run.solve(method, advance)
         seconds = clock.read()
         return {
             "names": batch.names,
             **judge(result.image, batch.sharp),
-            "parameters": row,
-            "calls": made.calls_after(iterations),
-            "iterations": iterations,
+            "parameters": run.settings,
+            "calls": method.calls_after(run.iterations),
+            "iterations": run.iterations,
             "failed": sum(status in (Status.DIVERGED, Status.NON_FINITE) for status in result.statuses),
             "certificate": result.certificate.level.value,
             "seconds": seconds,
             "norm_seconds": norm_seconds,
         }
 
-    key = setup.unit_key(
-        "table", batch, method=method.name, noise=noise, task=task, parameters=row, iterations=iterations
-    )
-    cost = pictures * iterations * (1.0 if method.calls_per_iteration else 0.1)
-    return Unit({**key, "lpips": judge.trunks}, batch, cost, f"{method.title}, noise {noise:g}", compute)
+    return run.unit("table", compute, lpips=judge.trunks)
 
 
 def _observed_unit(setup: Setup, batch: Batch, noise: float, task: Task, judge: Judge) -> Unit:
-    def compute(told: Callable[[float], None]) -> dict[str, Any]:
+    def compute(advance: Advance) -> dict[str, Any]:
         return {
             "names": batch.names,
             **judge(batch.start, batch.sharp),

@@ -1,7 +1,8 @@
 """Tuning: for each method and noise level the same number of trials, on the tuning split and nothing else.
 
-A study lives in SQLite and holds finished trials only. The search itself goes on in memory, and each trial's sampler is
-seeded by the trial's number: a study that was killed and taken up again makes the trials it would have made anyway.
+A study lives in SQLite and holds finished trials only. The search itself goes on in memory, and the seed of each
+trial's sampler comes from the trial's number: a study that was stopped and is started again makes the trials it would
+have made anyway.
 """
 
 from __future__ import annotations
@@ -9,24 +10,27 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pnpladmm.files import optional, write_text
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.report import write_text
 from pnpladmm.solvers import Progress as Step
-from pnpladmm.solvers import Status
+from pnpladmm.solvers import Status, solve
 from pnpladmm.solvers.settings import Row, Table
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.experiments.page import keep
+from pnpladmm.workshop.experiments.batches import Batch
+from pnpladmm.workshop.experiments.comparison import Compared
+from pnpladmm.workshop.experiments.output import write_result
 from pnpladmm.workshop.experiments.progress import Progress
-from pnpladmm.workshop.experiments.protocol import Compared
-from pnpladmm.workshop.experiments.running import Batch, Setup, run
 from pnpladmm.workshop.experiments.samples import Task
+from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.store import code_digest, digest
 from pnpladmm.workshop.experiments.tuning_page import draw_tuning
+from pnpladmm.workshop.experiments.units import Advance
 
 if TYPE_CHECKING:
     import optuna
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
 COUNT = 20
 TRIALS, QUICK_TRIALS = 40, 3
 RANDOM_TRIALS = 8
-"""Before the sampler models anything; the given first points are among them."""
-KEPT = 60.0
-"""A trial goes on while it is among the best so many per cent at a look."""
+"""Trials before the sampler models anything; the given first points are among them."""
+BEST_PER_CENT = 60.0
+"""A trial is stopped early when its score is not among this share of the earlier ones."""
 DIGITS = 4
 
 
@@ -47,38 +51,54 @@ class Search:
     method: Compared
     noise: float
     name: str
-    """In the database: what is searched, and a digest of all that decides its trials but for the code."""
-    base: Row
-    """The settings there are: the first point, and where parameters that are not searched stay."""
+    """The study's name in the database; it has a digest of all that decides the trials, except the code."""
+    start: Row
+    """The settings before the search: its first point, and the values of parameters that are not searched."""
+    batches: tuple[Batch, ...]
+    quick: bool
+
+    @property
+    def iterations(self) -> int:
+        """Of a trial at the first point."""
+        return self.method.length({"iterations": 30.0, **self.start}, self.quick)
+
+    @property
+    def cost(self) -> float:
+        """Of one trial, about, in denoiser calls times pictures."""
+        return self.iterations * self.method.cost_per_iteration * sum(len(batch.names) for batch in self.batches)
+
+    @property
+    def label(self) -> str:
+        """For progress."""
+        return f"{self.method.title}, noise {self.noise:g}"
 
 
 def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, task: Task = "deblur") -> Table:
-    """Tune; write `settings.json`, the table there was with what was found, `tune.json` and what is drawn from it."""
+    """Tune; write `settings.json` (the old table with the new settings), `tune.json` and what is drawn from it."""
     optuna = _optuna()
     wanted = (QUICK_TRIALS if setup.quick else TRIALS) if trials is None else trials
     if wanted < 1:
         raise InputError(f"trials = {wanted}: give at least 1")
-    pictures: dict[float, list[Batch]] = {}
-    searches: list[Search] = []
     loaded = setup.samples("tune", task, COUNT)
+    searches: list[Search] = []
     for noise, samples in loaded.items():
-        pictures[noise] = setup.batches(samples)
-        searches += [_search(setup, method, noise, task, pictures[noise]) for method in methods]
+        batches = tuple(setup.batches(samples))
+        searches += [_search(setup, method, noise, task, batches) for method in methods if method.space]
+    if not searches:
+        raise InputError(f"tuning of {', '.join(method.name for method in methods)}: nothing in it can be tuned")
     setup.out.mkdir(parents=True, exist_ok=True)
     storage = _storage(optuna, setup.out / "tune.sqlite")
     studies = [
         optuna.create_study(storage=storage, study_name=s.name, direction="maximize", load_if_exists=True)
         for s in searches
     ]
-    notes = _code_notes(studies)
-    count = sum(len(batch.names) for batch in pictures[setup.noise[0]])
-    cost = sum(_cost(s, setup.quick) * max(0, wanted - len(k.trials)) for s, k in zip(searches, studies, strict=True))
-    with Progress("tune", count * cost, setup.quiet) as progress:
-        for note in notes:
-            progress.say(note)
+    to_do = sum(s.cost * max(0, wanted - len(study.trials)) for s, study in zip(searches, studies, strict=True))
+    with Progress("tune", to_do, setup.quiet) as progress:
+        if changed := _begun_with_other_code(studies):
+            progress.say(f"{changed} studies began with another version of the code; use a new --out to begin again")
         for search, study in zip(searches, studies, strict=True):
-            _finish(setup, search, study, wanted, pictures[search.noise], progress)
-    found = [_found(setup, search, study, wanted) for search, study in zip(searches, studies, strict=True)]
+            _finish(setup, search, study, wanted, progress)
+    found = [_found(search, study, wanted) for search, study in zip(searches, studies, strict=True)]
     table = _merged(setup, found, task)
     write_text(setup.out / "settings.json", json.dumps(_plain(table), indent=1) + "\n")
     data = {
@@ -86,40 +106,33 @@ def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, t
         "task": task,
         **setup.described(loaded),
         "trials": wanted,
-        "titles": {method.name: method.title for method in methods},
+        "titles": {search.method.name: search.method.title for search in searches},
         "searches": found,
     }
-    keep(setup.out, "tune", data, draw_tuning)
+    write_result(setup.out, "tune", data, draw_tuning)
     return table
 
 
-def _search(setup: Setup, method: Compared, noise: float, task: Task, batches: Sequence[Batch]) -> Search:
-    base = setup.row(method, noise, task)
+def _search(setup: Setup, method: Compared, noise: float, task: Task, batches: tuple[Batch, ...]) -> Search:
+    start = setup.row(method, noise, task)
     decides = {
         "space": method.space,
         "looks": method.looks,
         "iterations": method.iterations,
-        "base": base,
+        "start": start,
         "data": [batch.digest for batch in batches],
         "quick": setup.quick,
         "denoiser": setup.denoiser_digest,
         "machine": setup.machine,
     }
     name = f"{setup.denoiser_title} {method.name} {task} noise {noise:g} {digest(decides)[:12]}"
-    return Search(method, noise, name, base)
+    return Search(method, noise, name, start, batches, setup.quick)
 
 
-def _finish(
-    setup: Setup,
-    search: Search,
-    study: optuna.Study,
-    wanted: int,
-    batches: Sequence[Batch],
-    progress: Progress,
-) -> None:
-    """Add trials until there are `wanted`; one is stored when it is done, in one transaction."""
+def _finish(setup: Setup, search: Search, study: optuna.Study, wanted: int, progress: Progress) -> None:
+    """Add trials until there are `wanted`; each is stored in one transaction when it is finished."""
     optuna = _optuna()
-    pruner = optuna.pruners.PercentilePruner(KEPT, n_startup_trials=5)
+    pruner = optuna.pruners.PercentilePruner(BEST_PER_CENT, n_startup_trials=5)
     memory = optuna.create_study(direction="maximize", pruner=pruner)
     memory.add_trials(study.trials)
     points = _first_points(search)
@@ -133,62 +146,48 @@ def _finish(
         if n < len(points):
             memory.enqueue_trial(points[n])
         trial = memory.ask()
-        row = {**search.base, **_suggest(trial, search)}
-        before = progress.done
-        value = _score(setup, search, row, batches, trial, progress)
-        if value is None:
+        with progress.part(search.cost, search.label) as advance:
+            score = _score(setup, search, {**search.start, **_suggest(trial, search)}, trial, advance)
+        if score is None:
             memory.tell(trial, state=optuna.trial.TrialState.PRUNED)
         else:
-            memory.tell(trial, value)
+            memory.tell(trial, score)
         study.add_trial(memory.trials[-1])
-        whole = _cost(search, setup.quick) * sum(len(batch.names) for batch in batches)
-        progress.advance(whole - (progress.done - before), _label(search))
 
 
-def _score(
-    setup: Setup,
-    search: Search,
-    row: Row,
-    batches: Sequence[Batch],
-    trial: optuna.Trial,
-    progress: Progress,
-) -> float | None:
-    """Mean PSNR over the tuning pictures, in the paper's convention; None if given up on the way.
+def _score(setup: Setup, search: Search, row: Row, trial: optuna.Trial, advance: Advance) -> float | None:
+    """Mean PSNR over the tuning pictures, in the paper's convention; None if the trial was stopped early.
 
-    A look compares the first batch with earlier trials' first batch at the same iteration: later ones go on without.
+    The first batch decides about that: its score is compared with the one of earlier trials at the same iteration.
     """
     method = search.method
     iterations = method.length(row, setup.quick)
     looks = {max(1, round(share * iterations)) for share in method.looks if share * iterations < iterations}
     scores: list[float] = []
-    for batch in batches:
-        given_up = False
+    for batch in search.batches:
+        stopped_early = False
 
         def look(step: Step, batch: Batch = batch) -> bool:
-            nonlocal given_up
-            progress.advance(len(batch.names), _label(search))
-            if batch is batches[0] and step.iteration in looks:
-                trial.report(_mean_psnr(step.state.x, batch), step.iteration)
-                given_up = trial.should_prune()
-            return given_up
+            nonlocal stopped_early
+            advance(len(batch.names))
+            if batch is search.batches[0] and step.iteration in looks:
+                trial.report(_zero_if_infinite(float(psnr(step.state.x, batch.sharp, PAPER).mean())), step.iteration)
+                stopped_early = trial.should_prune()
+            return stopped_early
 
         made = method.make(setup.denoiser, batch.problem, row, setup.quick)
-        result = run(batch, made, iterations, callback=look, may_stop=True)
-        if given_up:
+        result = solve(batch.problem, made, iterations, 0.0, batch.start, callback=look)
+        if stopped_early:
             return None
         if Status.STOPPED in result.statuses:
             raise KeyboardInterrupt
         scores += psnr(result.image, batch.sharp, PAPER).tolist()
-    return _finite(sum(scores) / len(scores))
+    return _zero_if_infinite(sum(scores) / len(scores))
 
 
-def _mean_psnr(x: Any, batch: Batch) -> float:
-    return _finite(float(psnr(x, batch.sharp, PAPER).mean()))
-
-
-def _finite(value: float) -> float:
-    """A picture that blew up counts as 0 dB."""
-    return value if math.isfinite(value) else 0.0
+def _zero_if_infinite(score: float) -> float:
+    """A picture that diverged counts as 0 dB."""
+    return score if math.isfinite(score) else 0.0
 
 
 def _suggest(trial: optuna.Trial, search: Search) -> Row:
@@ -198,13 +197,13 @@ def _suggest(trial: optuna.Trial, search: Search) -> Row:
         if span.whole:
             found[name] = float(trial.suggest_int(name, round(low), round(high), log=True))
         else:
-            found[name] = trial.suggest_float(name, low, high, log=not span.even)
+            found[name] = trial.suggest_float(name, low, high, log=not span.linear)
     return found
 
 
 def _first_points(search: Search) -> list[dict[str, float]]:
-    """The settings there are, and those of earlier probes, moved into the range."""
-    rows = [search.base]
+    """The settings before the search and those that the method recommends, moved into the range."""
+    rows = [search.start]
     if search.noise in search.method.first_points:
         rows.append(search.method.first_points[search.noise])
     points: list[dict[str, float]] = []
@@ -218,12 +217,12 @@ def _first_points(search: Search) -> list[dict[str, float]]:
     return points
 
 
-def _found(setup: Setup, search: Search, study: optuna.Study, wanted: int) -> dict[str, Any]:
-    """What a study found in its first `wanted` trials: the best one's parameters, and all trials."""
+def _found(search: Search, study: optuna.Study, wanted: int) -> dict[str, Any]:
+    """The result of a study's first `wanted` trials: the parameters of the best one, and all trials."""
     complete = _optuna().trial.TrialState.COMPLETE
     trials = study.trials[:wanted]
     best = max((t for t in trials if t.state == complete), key=lambda t: float(t.value or 0.0))
-    row = {**search.base, **{name: _rounded(value) for name, value in best.params.items()}}
+    row = {**search.start, **{name: _rounded(value) for name, value in best.params.items()}}
     return {
         "method": search.method.name,
         "noise": search.noise,
@@ -239,12 +238,12 @@ def _found(setup: Setup, search: Search, study: optuna.Study, wanted: int) -> di
 
 
 def _rounded(value: float) -> float:
-    """To a few digits: the table is for reading, and the optimum is flat."""
+    """To a few digits: people read the table, and the optimum is flat."""
     return float(f"{value:.{DIGITS}g}")
 
 
 def _merged(setup: Setup, found: Sequence[Mapping[str, Any]], task: Task) -> Table:
-    """The table there was, with what was found; a task other than deblurring has entries of its own."""
+    """The old table with the new settings; a task other than deblurring has entries of its own."""
     table: Table = {d: {m: dict(levels) for m, levels in methods.items()} for d, methods in setup.settings.items()}
     rows = table.setdefault(setup.denoiser_title, {})
     for search in found:
@@ -262,25 +261,15 @@ def _plain(table: Table) -> dict[str, Any]:
     }
 
 
-def _code_notes(studies: Sequence[optuna.Study]) -> list[str]:
-    """Mark new studies with the code they begin with; say where old ones began with other code."""
+def _begun_with_other_code(studies: Sequence[optuna.Study]) -> int:
+    """How many studies began with another version of the code; new ones are marked with this version."""
     changed = 0
     for study in studies:
         begun = study.user_attrs.get("code")
         if begun is None:
             study.set_user_attr("code", code_digest())
         changed += begun is not None and begun != code_digest()
-    return [f"{changed} studies began with another version of the code; a new --out begins anew"] if changed else []
-
-
-def _cost(search: Search, quick: bool) -> float:
-    """Denoiser calls of a trial, about."""
-    iterations = search.method.length({"iterations": 30.0, **search.base}, quick)
-    return iterations * (1.0 if search.method.calls_per_iteration else 0.1)
-
-
-def _label(search: Search) -> str:
-    return f"{search.method.title}, noise {search.noise:g}"
+    return changed
 
 
 def _storage(optuna: Any, path: Path) -> Any:
@@ -295,12 +284,7 @@ def _storage(optuna: Any, path: Path) -> Any:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise InputError("tuning needs optuna: pip install 'pnpladmm[experiments]'") from None
-    import warnings
-
+    optuna = optional("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,49 +47,37 @@ def read_card(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
     return card
 
 
-def write_checkpoint(
-    path: Path,
-    network: nn.Module,
-    average: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    numbers: Mapping[str, float],
-    extra: Mapping[str, Tensor],
-) -> None:
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a training whose states a checkpoint holds."""
+
+    network: nn.Module
+    average: nn.Module
+    """The network with the averaged weights."""
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+
+
+def write_checkpoint(path: Path, parts: Parts, numbers: Mapping[str, float], extra: Mapping[str, Tensor]) -> None:
     """Write all that a training needs to continue as if it had not been stopped.
 
-    Parameters
-    ----------
-    path : Path
-        File to write (`checkpoint_path`).
-    network, average : nn.Module
-        The network in training and the one with the averaged weights.
-    optimizer, generator : torch.optim.Optimizer, torch.Generator
-        Their states are written.
-    numbers : Mapping[str, float]
-        Counts and figures, such as the step.
-    extra : Mapping[str, Tensor]
-        Tensors that only some trainings have.
+    `numbers` are counts and figures, such as the step; `extra` are tensors that only some trainings have.
     """
+    network, optimizer = parts.network, parts.optimizer
     tensors = {f"network.{key}": value for key, value in network.state_dict().items()}
-    tensors |= {f"average.{key}": value for key, value in average.state_dict().items()}
+    tensors |= {f"average.{key}": value for key, value in parts.average.state_dict().items()}
     for name, parameter in network.named_parameters():
         for key, value in optimizer.state[parameter].items():
             tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value, dtype=torch.float32)
     # Bytes as float32, because `read_tensors` accepts weights only.
-    tensors["generator"] = generator.get_state().float()
+    tensors["generator"] = parts.generator.get_state().float()
     tensors |= {f"more.{key}": value for key, value in extra.items()}
     write_tensors(path, tensors, {"numbers": json.dumps(dict(numbers)), "optimizer": type(optimizer).__name__})
 
 
-def read_checkpoint(
-    path: Path,
-    network: nn.Module,
-    average: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-) -> tuple[dict[str, float], dict[str, Tensor]]:
+def read_checkpoint(path: Path, parts: Parts) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Put the states of a checkpoint into a training's parts; returns its numbers and its extra tensors."""
+    network, optimizer, generator = parts.network, parts.optimizer, parts.generator
     tensors, metadata = read_tensors(path)
     expected = network.state_dict()
     for key, value in expected.items():
@@ -104,7 +93,7 @@ def read_checkpoint(
     except (KeyError, ValueError, AttributeError):
         raise InputError(f"{path}: not a checkpoint of a training: move it away to begin anew") from None
     network.load_state_dict({key: tensors[f"network.{key}"] for key in expected})
-    average.load_state_dict({key: tensors[f"average.{key}"] for key in expected})
+    parts.average.load_state_dict({key: tensors[f"average.{key}"] for key in expected})
     _load_optimizer(optimizer, network, tensors)
     if saved_generator.numel() == generator.get_state().numel():  # otherwise it comes from another kind of device
         generator.set_state(saved_generator)

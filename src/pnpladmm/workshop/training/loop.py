@@ -17,7 +17,13 @@ from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.average import WeightAverage
-from pnpladmm.workshop.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint, write_weights
+from pnpladmm.workshop.training.checkpoint import (
+    Parts,
+    checkpoint_path,
+    read_checkpoint,
+    write_checkpoint,
+    write_weights,
+)
 from pnpladmm.workshop.training.data import CropStore, mirror_ends, soften_chroma
 from pnpladmm.workshop.training.evaluate import SIGMAS, psnr_table
 from pnpladmm.workshop.training.plan import Plan
@@ -99,12 +105,16 @@ class Training:
         """The share of the budget that is spent."""
         return share_spent(self.step, self.seconds, self.plan.steps, self.plan.minutes)
 
+    @property
+    def _parts(self) -> Parts:
+        return Parts(self.network, self.average.network, self.optimizer, self.generator)
+
     def _resume(self) -> float:
         """Continue from the checkpoint if there is one; returns the scale of the loss."""
         path = checkpoint_path(self.plan.out)
         if not (self.plan.resume and path.is_file()):
             return LOSS_SCALE
-        numbers, self.extra = read_checkpoint(path, self.network, self.average.network, self.optimizer, self.generator)
+        numbers, self.extra = read_checkpoint(path, self._parts)
         self.step = int(numbers.get("step", 0))
         self.rate_factor = numbers.get("rate_factor", 1.0)
         self.loss = numbers.get("loss", math.nan)
@@ -212,9 +222,7 @@ class Training:
         }
         if self.scaler.is_enabled():
             numbers["loss_scale"] = self.scaler.get_scale()
-        path = checkpoint_path(self.plan.out)
-        average = self.average.network
-        write_checkpoint(path, self.network, average, self.optimizer, self.generator, numbers, self.extra)
+        write_checkpoint(checkpoint_path(self.plan.out), self._parts, numbers, self.extra)
 
     def _snapshot(self) -> dict[str, Tensor]:
         return deepcopy(self.average.network.state_dict())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,16 +11,31 @@ import torch
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.tensor_files import read_tensors
 from pnpladmm.workshop.training.checkpoint import read_card, write_weights
-from pnpladmm.workshop.training.evaluate import (
-    SIGMAS,
-    WEAK_SIGMAS,
-    CurvatureRow,
-    PsnrRow,
-    WeakNoiseRow,
-    curvature_table,
-    psnr_table,
-    weak_noise_table,
-)
+from pnpladmm.workshop.training.evaluate import SIGMAS, WEAK_SIGMAS, curvature_table, psnr_table, weak_noise_table
+
+Columns = Mapping[str, Callable[[Any], str]]
+"""The heading of each column, and what it says of a row."""
+
+PSNR: Columns = {
+    "sigma": lambda row: f"{row.sigma:g}",
+    "noisy": lambda row: f"{row.noisy:.2f}",
+    "denoised": lambda row: f"{row.psnr:.2f}",
+}
+WEAK_NOISE: Columns = {
+    "sigma": lambda row: f"{row.sigma:g}",
+    "clean picture moved by (rms, of 255)": lambda row: f"{row.moved:.3f}",
+    "noisy": lambda row: f"{row.noisy:.2f}",
+    "denoised": lambda row: f"{row.denoised:.2f}",
+    "gain": lambda row: f"{row.gain:+.2f}",
+    "made worse": lambda row: f"{row.worse} of {row.pictures}",
+}
+CURVATURE: Columns = {
+    "sigma": lambda row: f"{row.sigma:g}",
+    "largest": lambda row: f"{row.most:.4f}",
+    "mean": lambda row: f"{row.mean:.4f}",
+    "1 or more": lambda row: f"{row.over} of {row.pictures}",
+    "largest residual": lambda row: f"{row.residual:.1e}",
+}
 
 
 def measure(
@@ -32,62 +47,30 @@ def measure(
     products: int,
     limit: int | None,
 ) -> tuple[str, dict[str, Any]]:
-    """One table as Markdown, and its entries for the card: psnr, weak-noise, curvature or growth."""
+    """A table (psnr, weak-noise, curvature or growth) as Markdown, and its entries for the card."""
     if kind == "weak-noise":
-        return weak_noise_markdown(weak_noise_table(denoiser, folder, sigmas or WEAK_SIGMAS, channels, limit=limit)), {}
+        weak = weak_noise_table(denoiser, folder, sigmas or WEAK_SIGMAS, channels, limit=limit)
+        return markdown(WEAK_NOISE, weak), {}
     if kind == "psnr":
         rows = psnr_table(denoiser, folder, sigmas or SIGMAS, channels, limit=limit)
-        psnr = {f"{row.sigma:g}": round(row.psnr, 2) for row in rows}
-        return psnr_markdown(rows), {"psnr": psnr, "psnr_on": f"{folder.name}, {rows[0].pictures} pictures"}
+        pictures = f"{rows[0].pictures} pictures"
+        entries = {"psnr": {f"{row.sigma:g}": round(row.psnr, 2) for row in rows}}
+        text = f"{markdown(PSNR, rows)}\nMean PSNR in dB over {pictures}."
+        return text, entries | {"psnr_on": f"{folder.name}, {pictures}"}
     end: Literal[1, -1] = 1 if kind == "curvature" else -1
     curved = curvature_table(denoiser, folder, sigmas or SIGMAS, channels, products=products, limit=limit, end=end)
-    name = "lambda_max" if end > 0 else "growth"
-    values = {f"{row.sigma:g}": round(row.most, 4) for row in curved}
-    source = f"{folder.name}, {curved[0].pictures} pictures, {products} products"
-    return curvature_markdown(curved, products, end), {name: values, f"{name}_on": source}
-
-
-def psnr_markdown(rows: Sequence[PsnrRow]) -> str:
-    """The PSNR table."""
-    cells = ((f"{row.sigma:g}", f"{row.noisy:.2f}", f"{row.psnr:.2f}") for row in rows)
-    table = _markdown(("sigma", "noisy", "denoised"), cells)
-    return f"{table}\nMean PSNR in dB over {rows[0].pictures} pictures."
-
-
-def weak_noise_markdown(rows: Sequence[WeakNoiseRow]) -> str:
-    """The table of weak noise levels."""
-    columns = ("sigma", "clean picture moved by (rms, of 255)", "noisy", "denoised", "gain", "made worse")
-    cells = (
-        (
-            f"{row.sigma:g}",
-            f"{row.moved:.3f}",
-            f"{row.noisy:.2f}",
-            f"{row.denoised:.2f}",
-            f"{row.gain:+.2f}",
-            f"{row.worse} of {row.pictures}",
-        )
-        for row in rows
-    )
-    return _markdown(columns, cells)
-
-
-def curvature_markdown(rows: Sequence[CurvatureRow], products: int, end: Literal[1, -1]) -> str:
-    """The table of one end of the spectrum."""
-    name, what = "lambda_max", "Largest eigenvalue of the Hessian at noisy pictures"
+    name, text = "lambda_max", "lambda_max, the largest eigenvalue of the Hessian, at noisy pictures"
     if end < 0:
-        name, what = "-lambda_min", "Minus the least eigenvalue of the Hessian at clean pictures"
-    cells = (
-        (
-            f"{row.sigma:g}",
-            f"{row.most:.4f}",
-            f"{row.mean:.4f}",
-            f"{row.over} of {row.pictures}",
-            f"{row.residual:.1e}",
-        )
-        for row in rows
-    )
-    table = _markdown(("sigma", f"{name}, largest", "mean", "1 or more", "residual, largest"), cells)
-    return f"{table}\n{what}, by {products} products with it."
+        name, text = "growth", "-lambda_min, minus the least eigenvalue of the Hessian, at clean pictures"
+    source = f"{folder.name}, {curved[0].pictures} pictures, {products} products"
+    entries = {name: {f"{row.sigma:g}": round(row.most, 4) for row in curved}}
+    return f"{markdown(CURVATURE, curved)}\n{text}; {products} products.", entries | {f"{name}_on": source}
+
+
+def markdown(columns: Columns, rows: Sequence[Any]) -> str:
+    """Rows as a Markdown table."""
+    lines = (list(columns), ["---"] * len(columns), *([cell(row) for cell in columns.values()] for row in rows))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def write_into_card(weights: Path, entries: dict[str, Any], relaxation: float | None = None) -> None:
@@ -98,8 +81,3 @@ def write_into_card(weights: Path, entries: dict[str, Any], relaxation: float | 
         card["relaxation"] = relaxation
         tensors["relaxation"] = torch.tensor(relaxation)
     write_weights(weights, tensors, card)
-
-
-def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = (columns, ["---"] * len(columns), *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,14 +1,13 @@
-"""Datasets on disk: a folder with one NPZ and one JSON recipe a sample, and an index. Reading needs no COCO.
+"""Datasets on disk: a folder with an NPZ and a JSON file per sample, and an index. Reading needs no COCO.
 
 NPZ: `sharp` (H, W, 3) uint8; `observed` (3, h, w) int16, in steps of 1/8192; `regions` and `recorded`, packed bits;
-`kernels` (P, k, k) float64. Weights are not stored: they follow from regions and kernels, bit for bit.
+`kernels` (P, k, k) float64. Weights are not stored: they are computed from regions and kernels, bit for bit the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +16,40 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur.arrays import read_archive
-from pnpladmm.report import write_text
+from pnpladmm.files import write_text
 from pnpladmm.tensors import InputError
-from pnpladmm.workshop.experiments.samples import Dataset, Sample, SampleRecipe, sample_blur
+from pnpladmm.workshop.experiments.samples import Dataset, Sample, SampleOrigin, sample_blur
 from pnpladmm.workshop.experiments.scenes import Array
+from pnpladmm.workshop.experiments.store import write_npz
 
 STEPS = 8192
 """Observations are whole multiples of 1/8192."""
 INDEX = "dataset.json"
 
 
-def to_counts(observed: Tensor) -> Array:
-    """An observation in whole steps, int16: from -4 to 4."""
+def to_steps(observed: Tensor) -> Array:
+    """An observation in whole steps of 1/8192, int16: from -4 to 4."""
     limit = np.iinfo(np.int16).max
-    counts: Array = (observed.double() * STEPS).round().clamp(-limit, limit).cpu().numpy().astype(np.int16)
-    return counts
+    steps: Array = (observed.double() * STEPS).round().clamp(-limit, limit).cpu().numpy().astype(np.int16)
+    return steps
 
 
-def restore_counts(counts: Array) -> Tensor:
+def from_steps(steps: Array) -> Tensor:
     """The observation of these steps, float32, exactly."""
-    return torch.from_numpy(counts.astype(np.float32)) / STEPS
+    return torch.from_numpy(steps.astype(np.float32)) / STEPS
 
 
 def save_dataset(dataset: Dataset, folder: str | Path) -> None:
-    """Write a dataset; the index comes last, so a folder that has one is whole."""
+    """Write a dataset; the index is written last, so a folder with an index is complete."""
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / INDEX).unlink(missing_ok=True)
-        entries = [_save(sample, folder / f"sample_{i:04d}") for i, sample in enumerate(dataset)]
-        index = {"samples": entries, "skipped": dataset.skipped, "ignored": dataset.ignored}
-        write_text(folder / INDEX, json.dumps(index, indent=1) + "\n")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+    (folder / INDEX).unlink(missing_ok=True)
+    entries = [_save(sample, folder / f"sample_{i:04d}") for i, sample in enumerate(dataset)]
+    index = {"samples": entries, "skipped": dataset.skipped, "ignored": dataset.ignored}
+    write_text(folder / INDEX, json.dumps(index, indent=1) + "\n")
 
 
 def read_dataset(folder: str | Path) -> Dataset:
-    """What `save_dataset` wrote, bit for bit; refused if a file is missing or has changed."""
+    """Read what `save_dataset` wrote; an InputError if a file is missing or has changed."""
     folder = Path(folder)
     index = _json(folder / INDEX)
     try:
@@ -62,26 +58,20 @@ def read_dataset(folder: str | Path) -> Dataset:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{folder}: not a dataset that was written here ({type(error).__name__}: {error})") from None
+        raise InputError(f"{folder}: not a dataset of the experiments ({type(error).__name__}: {error})") from None
 
 
 def _save(sample: Sample, path: Path) -> dict[str, str]:
     arrays = {
         "sharp": (sample.sharp[0] * 255).round().to(torch.uint8).permute(1, 2, 0).numpy(),
-        "observed": to_counts(sample.observed[0]),
+        "observed": to_steps(sample.observed[0]),
         "regions": np.packbits(sample.regions.numpy()),
         "kernels": sample.blur.kernels[:, 0].numpy(),
     }
     if sample.mask is not None:
         arrays["recorded"] = np.packbits(sample.mask.numpy() > 0)
-    target, beside = path.with_suffix(".npz"), path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # numpy's annotation of its keywords
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-    about = json.dumps({"name": sample.name, "recipe": sample.recipe.to_dict()}, indent=1) + "\n"
+    write_npz(path.with_suffix(".npz"), arrays)
+    about = json.dumps({"name": sample.name, "origin": sample.origin.to_dict()}, indent=1) + "\n"
     write_text(path.with_suffix(".json"), about)
     return {"file": path.name, "sha256": _digest(path)}
 
@@ -89,9 +79,9 @@ def _save(sample: Sample, path: Path) -> dict[str, str]:
 def _read(folder: Path, entry: dict[str, str]) -> Sample:
     path = folder / Path(entry["file"]).name
     if _digest(path) != entry["sha256"]:
-        raise InputError(f"{path}: its .npz or .json is missing, or not what was written")
+        raise InputError(f"{path}: its .npz or .json is missing or has changed")
     about, arrays = _json(path.with_suffix(".json")), read_archive(path.with_suffix(".npz"))
-    recipe = SampleRecipe.from_dict(about["recipe"])
+    origin = SampleOrigin.from_dict(about["origin"])
     sharp = torch.from_numpy(arrays["sharp"]).permute(2, 0, 1)[None].float() / 255
     side = tuple(sharp.shape[2:])
     regions = _unpacked(arrays["regions"], side)
@@ -101,11 +91,11 @@ def _read(folder: Path, entry: dict[str, str]) -> Sample:
     return Sample(
         about["name"],
         sharp,
-        restore_counts(arrays["observed"])[None],
-        sample_blur(regions, arrays["kernels"], recipe.task),
-        recipe.sigma,
-        recipe.task,
-        recipe,
+        from_steps(arrays["observed"])[None],
+        sample_blur(regions, arrays["kernels"], origin.task),
+        origin.sigma,
+        origin.task,
+        origin,
         torch.from_numpy(regions),
         mask,
     )
@@ -133,5 +123,5 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"{path}: broken JSON") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path}: not what was written here")
+        raise InputError(f"{path}: not a dataset of the experiments")
     return content
