@@ -45,7 +45,7 @@ def test_a_network_computes_in_the_precision_it_is_loaded_with() -> None:
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match="denoiser 'dncnn': choose one of .*light.*tv.* or a weight file"):
+    with pytest.raises(InputError, match=r"denoiser 'dncnn': choose one of .*light.*tv.* or a weight file"):
         load_denoiser("dncnn")
     check_denoiser("mine.safetensors")  # a file: found or not when it is loaded
 
