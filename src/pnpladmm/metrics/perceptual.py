@@ -84,7 +84,7 @@ class LPIPS:
         if x.shape[1] not in (1, 3) or min(x.shape[2:]) < SMALLEST_SIDE[self.trunk]:
             least = SMALLEST_SIDE[self.trunk]
             raise InputError(
-                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, at least {least}x{least}"
+                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, of {least}x{least} or more"
             )
         parts = [
             self._distance(*(self._features(t.to(self._shift), convention.lpips_shift) for t in pair))
