@@ -46,7 +46,7 @@ def test_the_default_restores_on_the_pictures_own_domain() -> None:
     assert int(result.history.denoiser_calls[-1]) == 8
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS.names())
 def test_every_method_by_name_with_total_variation(method: str) -> None:
     y, sharp, blur = observed(64)
     done = pl.restore(y, blur, SIGMA, method, "tv", iterations=15)
