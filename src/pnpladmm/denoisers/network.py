@@ -137,7 +137,7 @@ class NetworkDenoiser:
                 unit = gain[part].to(self.device, x.dtype, non_blocking=True).reshape(-1, 1, 1, 1)
                 # Scaled in the picture's own dtype before it becomes float32.
                 scaled = scaled.float() if plain else (scaled / unit).float()
-                padded = _mirrored(scaled, stride).contiguous(memory_format=torch.channels_last)
+                padded = mirrored(scaled, stride).contiguous(memory_format=torch.channels_last)
                 level = (sigmas[part] / gain[part]).float().to(self.device, non_blocking=True)
                 out = network(padded, level)[..., :height, :width]
                 # One copy changes dtype, layout and device.
@@ -158,7 +158,7 @@ class NetworkDenoiser:
         return f"NetworkDenoiser({self.name!r}, channels={counts}, promise={self.promise.name})"
 
 
-def _mirrored(x: Tensor, stride: int) -> Tensor:
+def mirrored(x: Tensor, stride: int) -> Tensor:
     """x (B, C, H, W) continued by its mirror image, below and to the right, to sides that are multiples of `stride`.
 
     Replication would turn the noise of the last row and column into streaks, which a network takes for detail: at
