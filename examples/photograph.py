@@ -1,4 +1,4 @@
-"""A photograph: a JPEG and a guess of the blur by region, written by hand as a small recipe.
+"""A photograph: a JPEG and a guess of the blur by region, written by hand as a YAML blur file.
 
 The cup stands out of focus, the table behind it is blurred by a shake of the camera. Run it with
 `python examples/photograph.py`.
@@ -14,7 +14,7 @@ import skimage.data
 from common import PICTURES, pnpladmm, sheet
 from PIL import Image
 
-RECIPE = """\
+BLUR_FILE = """\
 # A shake of the camera everywhere ...
 background:
   motion: {length: 9, angle: 20}
@@ -30,7 +30,7 @@ def main(folder: Path) -> tuple[float, float]:
     """Simulate and restore; returns the PSNR before and after."""
     sharp = skimage.data.coffee()[40:320, 80:480]
     Image.fromarray(sharp).save(folder / "sharp.png")
-    (folder / "blur.yaml").write_text(RECIPE)
+    (folder / "blur.yaml").write_text(BLUR_FILE)
     blurred, blur = folder / "photo.jpg", folder / "photo.jpg.blur.npz"
     pnpladmm("simulate", folder / "sharp.png", "-b", folder / "blur.yaml", "--noise", "2", "-o", blurred)
     pnpladmm("restore", blurred, "-b", blur, "-o", folder / "restored.png")

@@ -43,7 +43,7 @@ def again(path: Path, suffix: str | None = None) -> Path:
     suffix = suffix or "".join(path.suffixes)
     copy = path.with_name("copy" + suffix)
     written = write_picture(copy, picture.with_pixels(picture.pixels.clone()))
-    assert written.clipped == 0
+    assert written.clipped_samples == 0
     return copy
 
 

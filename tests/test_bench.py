@@ -28,13 +28,13 @@ from pnpladmm.solvers import ADMM, Annealed, make_method
 from pnpladmm.workshop.bench import (
     commands,
     growth,
+    inputs,
     instruments,
     memory,
     operators,
     report,
     restoration,
     rivals,
-    scenes,
     shares,
     timing,
 )
@@ -82,13 +82,13 @@ def test_slow_rivals_drop_out_and_short_calls_are_repeated(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("kind", ["segments", "dense"])
-def test_weights_sum_to_one_and_segments_are_local(kind: scenes.Weights) -> None:
-    weights = scenes.make_weights(kind, 12, (90, 120), CPU)
+def test_weights_sum_to_one_and_segments_are_local(kind: inputs.Weights) -> None:
+    weights = inputs.make_weights(kind, 12, (90, 120), CPU)
     torch.testing.assert_close(weights.sum(0), torch.ones(90, 120), atol=1e-5, rtol=0)
     covered = (weights > 0).float().mean((1, 2))
     assert float(weights.min()) >= 0
     assert bool((covered < 0.4).all() if kind == "segments" else (covered == 1).all())
-    torch.testing.assert_close(scenes.make_kernels(5, 15).sum((1, 2)), torch.ones(5), atol=1e-5, rtol=0)
+    torch.testing.assert_close(inputs.make_kernels(5, 15).sum((1, 2)), torch.ones(5), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("order", ["convolve-then-weight", "weight-then-convolve"])
@@ -232,8 +232,8 @@ def test_real_deepinv_runs_our_weights_and_our_schedule(tmp_path: Path) -> None:
     x = torch.rand(2, 3, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(theirs(x, 0.1), ours(x, 0.1), atol=1e-5, rtol=0)
-    problem, _ = scenes.make_problem((64, 64), 3, 0.04, CPU)
-    method = make_method("fast", ours, problem, scenes.noise_of(problem), calls=4)
+    problem, _ = inputs.make_problem((64, 64), 3, 0.04, CPU)
+    method = make_method("fast", ours, problem, inputs.noise_of(problem), calls=4)
     assert isinstance(method, Annealed)
     image = deepinv_solvers.half_quadratic(problem, 0.04, method, ours)()
     assert image.shape == problem.observed.shape
@@ -268,7 +268,7 @@ def test_nested_spans_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_timed_run_counts_calls_and_changes_nothing() -> None:
-    problem, _ = scenes.make_problem((40, 48), 3, 0.04, CPU, side=9)
+    problem, _ = inputs.make_problem((40, 48), 3, 0.04, CPU, side=9)
     seen: list[Tensor] = []
 
     def smooth(x: Tensor, sigma: object) -> Tensor:
@@ -293,7 +293,7 @@ def test_the_timed_run_counts_calls_and_changes_nothing() -> None:
 
 
 def test_a_timed_preconditioner_is_the_one_inside() -> None:
-    problem, _ = scenes.make_problem((40, 48), 3, 0.04, CPU, side=9)
+    problem, _ = inputs.make_problem((40, 48), 3, 0.04, CPU, side=9)
     r = torch.randn(problem.shape, generator=torch.Generator().manual_seed(0))
     precision, first, second = torch.tensor(625.0), torch.tensor(30.0), torch.tensor(3.0)
     spans = Spans(CPU)
@@ -421,7 +421,7 @@ def test_all_runs_every_benchmark(tmp_path: Path, run: Run, monkeypatch: pytest.
 
 
 def test_the_photograph_is_real_and_of_the_size_asked_for() -> None:
-    picture = scenes.photograph((480, 640), torch.device("cpu"))
+    picture = inputs.photograph((480, 640), torch.device("cpu"))
     assert picture.shape == (1, 3, 480, 640)
     assert picture.dtype == torch.float32
     assert 0 <= float(picture.min()) < 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import PerPicture, per_picture
 
 SIGMA = 0.05
+SOURCE = Path(pl.__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,3 +232,21 @@ def test_colour_planes_and_recording_follow_what_an_operator_declares() -> None:
     assert blur.recordable
     assert not theirs.operator.recordable
     assert Workspace().systems == {}
+
+
+def test_solvers_name_no_class_of_operators_or_denoisers() -> None:
+    """They ask for what is declared. Examples in docstrings are not code."""
+    concrete = {
+        name
+        for room in ("operators", "denoisers", "data_terms")
+        for path in (SOURCE / room).glob("*.py")
+        if path.stem not in ("base", "preconditioning", "norm")
+        for name in (node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
+    }
+    assert {"SpatiallyVaryingBlur", "LocalWiener", "TotalVariation", "Poisson"} <= concrete
+    for path in (SOURCE / "solvers").glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        named = {node.id for node in nodes if isinstance(node, ast.Name)}
+        named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        named |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert not named & concrete, path.name

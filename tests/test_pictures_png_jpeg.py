@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import tifffile
 import torch
 from PIL import Image, ImageOps
+from PIL.TiffImagePlugin import IFDRational
 
 from picture_cases import SRGB_PROFILE, H, W, again, exif_block, jpeg, noise, png, smooth
 from pnpladmm.pictures import read_picture
@@ -171,3 +173,18 @@ def test_thumbnail_of_the_old_picture_is_not_kept(tmp_path: Path) -> None:
     Image.fromarray(smooth()).save(path, exif=b"Exif\0\0" + bytes(with_thumbnail))
     assert Image.open(path).getexif().get_ifd(-1)  # Pillow's name for it
     assert not Image.open(again(path)).getexif().get_ifd(-1)
+
+
+def test_exif_with_unknown_exposure_survives(tmp_path: Path) -> None:
+    """Cameras write 0/0 for what they do not know."""
+    exif = Image.Exif()
+    exif[271], exif[274] = "Maker", 6
+    exif.get_ifd(34665)[33434] = IFDRational(7, 99)
+    block = exif.tobytes().replace(struct.pack(">II", 7, 99), bytes(8))
+    assert block != exif.tobytes()
+    path = tmp_path / "a.jpg"
+    Image.fromarray(smooth()).save(path, exif=block)
+    for suffix in (".jpg", ".png", ".tif"):
+        copy = Image.open(again(path, suffix))
+        assert copy.getexif()[271] == "Maker"
+        assert math.isnan(copy.getexif().get_ifd(34665)[33434])

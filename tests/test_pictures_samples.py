@@ -94,9 +94,9 @@ def test_float_files_beyond_one_come_back_exactly(tmp_path: Path) -> None:
 def test_integers_are_rounded_half_to_even_and_clipped_never_wrapped(tmp_path: Path) -> None:
     pixels = torch.tensor([[[[-0.5, 0.5 / 255, 1.5 / 255, 2.5 / 255, 1.0, 1.2, 300.0]]]], dtype=torch.float64)
     picture = Picture.from_array(pixels).with_depth("uint8")
-    assert picture.clipped == 3
+    assert picture.clipped_samples == 3
     written = write_picture(tmp_path / "a.png", picture)
-    assert written.clipped == 3
+    assert written.clipped_samples == 3
     assert imagecodecs.png_decode((tmp_path / "a.png").read_bytes()).tolist() == [[0, 0, 2, 2, 255, 255, 255]]
     for dtype in ("int16", "uint32", "int32"):
         samples, clipped = to_samples(torch.tensor([[[[-9.0, 9.0]]]]), dtype, float(np.iinfo(dtype).max))

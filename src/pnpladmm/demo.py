@@ -68,7 +68,9 @@ class Step:
     run: Restoration | None = None
 
 
-def run_demo(folder: Path, denoiser: str = "light", iterations: int = 20, progress: bool = False) -> tuple[Step, ...]:
+def run_demo(
+    folder: Path, denoiser: str = "light", iterations: int = 20, size: int = SIZE, progress: bool = False
+) -> tuple[Step, ...]:
     """Blur a picture, restore it as a user would, then with certified iterations; write pictures and a report.
 
     Parameters
@@ -80,6 +82,8 @@ def run_demo(folder: Path, denoiser: str = "light", iterations: int = 20, progre
         The prior.
     iterations : int
         At most so many certified iterations.
+    size : int
+        Side of the picture.
     progress : bool
         Show progress bars.
 
@@ -88,7 +92,7 @@ def run_demo(folder: Path, denoiser: str = "light", iterations: int = 20, progre
     tuple of Step
         The blurred picture, the restoration, and the certified iterations after it.
     """
-    demo = make_demo()
+    demo = make_demo(size)
     blurred, blur = demo.problem.observed, demo.blur
     restored = restore(blurred, blur, denoiser=denoiser, progress=progress)
     certified = restore(blurred, blur, denoiser=denoiser, certify=iterations, progress=progress)

@@ -14,12 +14,17 @@ class DataTerm(ABC):
     """`h(z)`: convex and `L_h`-smooth, with value, gradient and proximal operator in closed form.
 
     `z`, `v` and `y` have the shape of the observation, (B, C, H, W). `step` is a number, or (B,). Values and `L_h` are
-    one number per picture, float64.
-    """
+    one number per picture, float64. Solvers ask for these, and never for the class:
 
-    quadratic: ClassVar[bool] = False
-    """Whether `h(z) = 1/2 sum p (z - y)^2`, with `p = precision_of(y)`. Methods with a data step by conjugate
-    gradient take such terms only."""
+    ================== ============================================================================================
+    `precision_of(y)`  `p` of a quadratic term, `h(z) = 1/2 sum p (z - y)^2`; None says that the term is not quadratic
+    `one_precision`    quadratic with one number `p` per picture
+    `background_of(y)` the mean level in `y` that the operator does not touch
+    `L_h(y)`           the smoothness, for the conditions of the theorems
+    `check(y)`         whether the term describes this observation
+    `advice(y)`        a sentence on certified runs
+    ================== ============================================================================================
+    """
 
     one_precision: ClassVar[bool] = False
     """Whether `h(z) = p/2 ||z - y||^2` with one number `p` per picture: then LADMM with `beta = p` is ISTA."""
@@ -45,7 +50,10 @@ class DataTerm(ABC):
         """Refuse an observation that this term does not describe."""
 
     def precision_of(self, y: Tensor) -> Tensor | None:
-        """`p` of a quadratic term, which broadcasts to `y`; None for terms that are not quadratic."""
+        """`p` of a quadratic term `h(z) = 1/2 sum p (z - y)^2`, which broadcasts to `y`; None for all other terms.
+
+        Methods with a data step by conjugate gradient need it (`Problem.precision_for`).
+        """
         return None
 
     def background_of(self, y: Tensor) -> Tensor | float:

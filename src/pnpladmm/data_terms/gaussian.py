@@ -39,7 +39,6 @@ class Gaussian(DataTerm):
 
     sigma: PerPicture
 
-    quadratic: ClassVar[bool] = True
     one_precision: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -98,8 +97,6 @@ class WeightedGaussian(DataTerm):
     >>> h.value(y + 0.1, y)
     tensor([6.0000], dtype=torch.float64)
     """
-
-    quadratic: ClassVar[bool] = True
 
     def __init__(self, precision: Any) -> None:
         precision = torch.as_tensor(precision)

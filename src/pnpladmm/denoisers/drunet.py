@@ -1,15 +1,15 @@
 """DRUNet: the denoising U-Net of the Plug & Play literature (Zhang et al., 2021), without biases.
 
-Four scales of 64, 128, 256 and 512 channels, four residual blocks a scale on the way down and on the
-way up, a strided 2x2 convolution between scales and a transposed one back, sums for the skips. The
-noise level enters as one more channel, a constant map. There is no bias and no normalisation, so
+It has four scales of 64, 128, 256 and 512 channels, with four residual blocks per scale on the way down and on the way
+up. Between scales there is a strided 2x2 convolution, and a transposed one on the way up; skip connections are sums.
+The noise level enters as one more channel, a constant map. There is no bias and no normalisation, so
 
     net(c x, c sigma) = c net(x, sigma)        for every c > 0,
 
-which is what makes other intensity ranges than [0, 1] a matter of scale.
+and other intensity ranges than [0, 1] are a matter of scale.
 
-Parameter names are those of the published checkpoints (`m_head.weight`, `m_down1.0.res.0.weight`, ...,
-`m_tail.weight`): one loader serves those files and ours.
+Parameters have the names of the published checkpoints (`m_head.weight`, `m_down1.0.res.0.weight`, ...,
+`m_tail.weight`), so that one loader reads those files and the shipped ones.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DRUNet(Network):
     shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
 
     def __init__(self, channels: int = 3, widths: tuple[int, ...] = WIDTHS, blocks: int = BLOCKS) -> None:
-        """Widths at the four scales, and residual blocks a scale; as published by default."""
+        """Widths at the four scales, and residual blocks per scale; as published by default."""
         super().__init__()
         first, second, third, deepest = widths
         self.channels = channels
@@ -94,11 +94,11 @@ class DRUNet(Network):
         return restored.to(x.dtype)
 
     def initialise(self) -> None:
-        """Start for a training from nothing: near the identity.
+        """Draw weights to train from: near the identity.
 
-        Orthogonal matrices of gain 0.2 keep blocks near Id; the first channels hand the picture from head to tail,
-        which hardly listens to the others. Without that the first gradients are so long that many hidden channels are
-        never active again (docs/weights.md).
+        Orthogonal matrices of gain 0.2 keep blocks near Id. The first channels carry the picture from head to tail, and
+        the tail has small weights for the others. Without that the first gradients are so large that many hidden
+        channels never become active again.
         """
         for module in self.modules():
             if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):

@@ -123,7 +123,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         return energies
 
     def curvature(self, v: Tensor, sigma: PerPicture, /, products: int = FIRST_PRODUCTS) -> Tensor:
-        """`gamma lambda_max` of the Hessian of `g` at `v`, (B,) float64, from a random start and so many products."""
+        """`gamma lambda_max` of the Hessian of `g` at `v`, (B,) float64, from this many products and a random start."""
         return self.top_eigenpair(v, sigma, products).value
 
     def curvature_meter(self) -> Callable[[Tensor, PerPicture], Tensor]:

@@ -1,15 +1,15 @@
-"""The light network: a residual U-Net at half resolution, made for CPUs.
+"""The light network: a residual U-Net at half resolution, designed for CPUs.
 
     D(x, sigma) = x - shuffle(U(unshuffle([x, sigma])))
 
-The picture and its noise map are folded 2x2 into channels (pixel-unshuffle), so that the widest maps
-have a quarter of the pixels; U works at a half, a quarter and an eighth of the resolution with 64, 128
-and 256 channels, and one pixel-shuffle unfolds its estimate of the noise. 211,520 multiply-adds a pixel
-against DRUNet's 2,117,568; the hidden width at the deepest scale is 240 to stay below a tenth.
+The picture and its noise map are folded 2x2 into channels (pixel-unshuffle), so that the widest maps have a quarter of
+the pixels. U works at a half, a quarter and an eighth of the resolution with 64, 128 and 256 channels, and one
+pixel-shuffle unfolds its estimate of the noise. It needs 211,520 multiply-adds per pixel, DRUNet 2,117,568; the hidden
+width at the deepest scale is 240 to stay below a tenth.
 
-As in DRUNet there are no biases and no normalisation: `net(c x, c sigma) = c net(x, sigma)`. The network
-estimates the noise and not the picture because its rounding errors are then a fraction of the noise: at
-sigma = 1/255, where solvers end, half precision would otherwise be the larger error.
+As in DRUNet there are no biases and no normalisation: `net(c x, c sigma) = c net(x, sigma)`. The network estimates the
+noise and not the picture, because its rounding errors are then a fraction of the noise. At sigma = 1/255, where solvers
+end, those of half precision would otherwise be larger than the network's own errors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, width, h, w) to the same shape."""
-        # In place: on a CPU new memory for large pictures takes longer than the sum (allocator.py).
+        # In place: on a CPU the allocation for a large picture takes longer than the sum (allocator.py).
         out: Tensor = self.outer(self.inner(x).relu_())
         return out.add_(x)
 
@@ -82,8 +82,7 @@ class LightNet(Network):
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Denoise x (B, channels, H, W), H and W multiples of 8, with sigma (B,) on x's scale.
 
-        The convolutions run in the dtype of the weights, which may be half precision; x itself is never
-        rounded to it.
+        The convolutions run in the dtype of the weights, which may be half precision; x itself is not rounded to it.
         """
         noise_map = sigma.to(x.dtype).reshape(-1, 1, 1, 1).expand(len(x), 1, *x.shape[-2:])
         folded = functional.pixel_unshuffle(torch.cat([x, noise_map], 1), 2)
@@ -97,7 +96,7 @@ class LightNet(Network):
         return x - noise.to(x.dtype)
 
     def initialise(self) -> None:
-        """Start for a training from nothing: orthogonal, blocks near Id, the estimated noise near 0."""
+        """Draw weights to train from: orthogonal, blocks near Id, the estimated noise near 0."""
         for name, module in self.named_modules():
             if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
                 gain = 0.1 if name.endswith("outer") or name == "tail" else 1.0

@@ -28,8 +28,8 @@ from pnpladmm.denoisers.shipped import shipped_network
 from pnpladmm.denoisers.smooth_layers import SmoothBlock, convolve, convolve_adjoint, smooth_blocks, smooth_relu
 from pnpladmm.tensors import InputError
 
-# Wide rather than deep: no pixel depends on others more than 96 away, so that training crops of 128 show what larger
-# pictures do to the largest eigenvalue of the Hessian.
+# Wide rather than deep: no pixel depends on others more than 96 away, so that training crops of 128 have the largest
+# eigenvalues of the Hessian that larger pictures have.
 WIDTHS = (96, 192, 320)
 BLOCKS = (2, 2, 2)
 

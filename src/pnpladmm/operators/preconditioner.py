@@ -1,23 +1,26 @@
 r"""An approximate inverse of `H^T p H + a` for a blur: a Wiener filter for each region of the picture.
 
-Where one kernel rules, `H^T p H + a` is nearly the convolution with spectrum `p |k(f)|^2 + a`, which the FFT
+Where one kernel dominates, `H^T p H + a` is nearly the convolution with spectrum `p |k(f)|^2 + a`, which the FFT
 inverts. With regions `v_q >= 0`, `sum_q v_q = 1`,
 
     M^-1 r = sum_q sqrt(v_q) F^-1 [ 1 / (p_q S_q(f) + t_q) ] F ( sqrt(v_q) r ),    t_q = max(a, FLOOR p_q max S_q),
 
-`p_q` the mean precision of the region and `S_q(f)` the power spectrum of its kernel. Each term is `B^T C B` with
-`C` positive definite, and at every pixel some `v_q > 0`, so `M^-1` is symmetric positive definite, as conjugate
-gradient needs; a poor fit costs iterations, never the result. Where pixels weigh more in the data than elsewhere,
-`c = (H^T H 1)(r) / S(0) > 1` (borders that are repeated), `v_q / c^2` stands for `v_q`; where they weigh less
-(beyond the border of a crop), `v_q / c`, as if `c` scaled `S`, with `c` no less than `LIGHTEST`.
+`p_q` is the mean precision of the region and `S_q(f)` the power spectrum of its kernel. Each term is `B^T C B` with
+`C` positive definite, and at every pixel some `v_q > 0`. So `M^-1` is symmetric positive definite, as conjugate
+gradient needs: a poor fit costs iterations and never changes the solution.
 
-A blur of few segments has its weights for regions, each with its own kernel: an application then costs about as
-much as `H^T H`. Other blurs have one region, or tiles where their many kernels make that cheap, with `S` the mean of
-`|k_r(f)|^2` over the pixels `r`, `k_r` being the kernel there (for one region the best circulant matrix, T. Chan).
+Pixels may weigh more or less in the data than elsewhere, by a factor `c = (H^T H 1)(r) / S(0)`. Where `c > 1` (borders
+that are repeated), `v_q / c^2` replaces `v_q`. Where `c < 1` (beyond the border of a crop), `v_q / c` does, as if `c`
+scaled `S`, with `c` no less than `LIGHTEST`.
 
-Why `t` is not always `a`: what the blur has all but erased (`p S < t`) is left to the start and to later steps.
-Where regions meet, their filters are wrong, and a filter that amplifies weak frequencies by `1/a` makes of that
-small error in the data a large one in the picture (docs/speed.md has the numbers).
+A blur of few segments has its weights as regions, each with its own kernel: an application then costs about as much as
+`H^T H`. Other blurs have one region, or tiles where their kernels are so many that tiles cost little. `S` is then the
+mean of `|k_r(f)|^2` over the pixels `r`, where `k_r` is the kernel at `r` (for one region the best circulant matrix, T.
+Chan).
+
+Why `t` is not always `a`: near the seams of regions the filters are wrong. A filter that amplifies by `1/a` the
+frequencies that the blur has nearly removed (`p S < t`) turns a small error in the data into a large one in the
+picture. Those frequencies are left to the start and to later steps (docs/speed.md has the numbers).
 """
 
 from __future__ import annotations
@@ -39,26 +42,26 @@ from pnpladmm.operators.windows import bounding_boxes
 if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
 
-# How far below the strongest frequency a filter still amplifies fully.
+# Relative to its strongest frequency, below this power a filter does not amplify any further.
 FLOOR = 0.1
-# More regions than this cost more than they save.
+# More regions than this cost more time than they save.
 MOST_REGIONS = 16
-# Where a region has less than this share of a pixel it leaves it to the others: its box is the smaller.
+# A region leaves pixels of which it has less than this share to the others, so that its box is smaller.
 LEAST_SHARE = 0.02
-# Pixels that weigh more than this count no more: signed blurs may have a mean of almost 0.
+# The largest `c`: signed blurs may have a mean of almost 0.
 HEAVIEST = 100.0
-# Pixels that weigh less than this count no less: their filters would amplify what others know better.
+# The smallest `c`: below it filters would amplify what other pixels determine better.
 LIGHTEST = 0.3
-# Weights are segments where the largest of a pixel is at least this, in the mean.
+# Weights are taken for segments where the largest weight of a pixel is at least this on average.
 RULES = 0.5
-# Pixels that the means over tiles are taken from.
+# Pixels from which the means over tiles are computed.
 SAMPLES = 1 << 14
 TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
 class Patch:
-    """Regions that are filtered together, in a window of the scene that holds them."""
+    """Regions that are filtered together, in a window of the scene that contains them."""
 
     pictures: slice
     window: tuple[slice, slice]

@@ -2,7 +2,7 @@
 
 picture = read_picture("cells.ome.tif")          # picture.pixels: (pages, C, H, W), nominally in [0, 1]
 restored = picture.with_pixels(new_pixels)
-written = write_picture("restored.ome.tif", restored)   # written.clipped, written.notes
+written = write_picture("restored.ome.tif", restored)   # written.clipped_samples, written.notes
 """
 
 from pnpladmm.pictures.checks import MAX_BYTES

@@ -36,8 +36,9 @@ def turn(samples: Array, orientation: int) -> Array:
 def upright(block: bytes | None) -> tuple[bytes | None, int, list[str]]:
     """The block of the picture turned upright, the orientation (1 to 8) that it had, and notes.
 
-    Width and height are exchanged where the picture is turned by 90 degrees. The thumbnail shows the old picture, and
-    Pillow leaves it out. A block without either stays as it is, to the byte: makers' notes hold offsets into it.
+    Width and height are exchanged where the picture is turned by 90 degrees. The thumbnail shows the old picture:
+    Pillow leaves it out. A block that needs no change stays as it is, to the byte, because makers' notes may hold
+    offsets into it.
     """
     from PIL import ExifTags, Image
 
@@ -72,7 +73,7 @@ def block_of(image: Image) -> bytes | None:
     if block and image.format != "TIFF":
         return bytes(block).removeprefix(b"Exif\0\0")
     exif = image.getexif()
-    return _shared(exif, {ORIENTATION}) if image.format == "TIFF" else exif.tobytes()[6:] if exif else None
+    return _only(exif, SHARED_TAGS | {ORIENTATION}) if image.format == "TIFF" else exif.tobytes()[6:] if exif else None
 
 
 def from_tiff(file: IO[bytes], page: TiffPage) -> tuple[bytes | None, list[str]]:
@@ -88,7 +89,7 @@ def from_tiff(file: IO[bytes], page: TiffPage) -> tuple[bytes | None, list[str]]
     try:
         if not (big and order == ">"):  # which Pillow does not read
             exif.load_from_fp(file, page.offset)
-            return _shared(exif), notes
+            return _only(exif, SHARED_TAGS), notes
     except Exception:  # Pillow raises anything for damaged directories
         pass
     return None, [*notes, "its EXIF data cannot be read and are left out"] if CAMERA in page.tags else notes
@@ -101,23 +102,29 @@ def texts(block: bytes) -> dict[int, bytes]:
     return {tag: text.encode("utf-8") + b"\0" for tag, text in found.items() if isinstance(text, str)}
 
 
-def has_position(block: bytes | None) -> bool:
-    """Whether a block says where the picture was taken."""
-    return bool(block) and POSITION in _loaded(block or b"")
+def lost_in_tiff(block: bytes | None) -> list[str]:
+    """Notes on what of a block does not go into a TIFF file."""
+    exif = _loaded(block or b"")
+    notes = ["its GPS position is left out of the TIFF"] if POSITION in exif else []
+    if CAMERA in exif and camera_directory(block or b"", 0, "<", False) is None:
+        notes.append("its exposure data cannot be written and are left out of the TIFF")
+    return notes
 
 
 def camera_directory(block: bytes, offset: int, order: str, big: bool) -> bytes | None:
     """The directory of a block's exposure data as it is to lie at `offset` of a TIFF file; None where it has none."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-    camera = _loaded(block).get_ifd(CAMERA)
     mark = b"II" if order == "<" else b"MM"
     header = mark + (b"\x2b\0" + bytes(12) if big else struct.pack(order + "HI", 42, 8))
     directory = ImageFileDirectory_v2(header, group=CAMERA)
-    for tag, value in camera.items():
-        if tag != INTEROPERABILITY:
-            directory[tag] = value
-    return directory.tobytes(offset) if len(directory) else None
+    try:
+        for tag, value in _loaded(block).get_ifd(CAMERA).items():
+            if tag != INTEROPERABILITY:
+                directory[tag] = value
+        return directory.tobytes(offset) if len(directory) else None
+    except Exception:  # Pillow raises anything for values that it cannot write
+        return None
 
 
 def _loaded(block: bytes) -> Exif:
@@ -132,9 +139,9 @@ def _loaded(block: bytes) -> Exif:
     return exif
 
 
-def _shared(exif: Exif, more: Set[int] = frozenset()) -> bytes | None:
-    """The block without the tags that describe how a TIFF file is laid out."""
-    for tag in set(exif) - SHARED_TAGS - more:
+def _only(exif: Exif, tags: Set[int]) -> bytes | None:
+    """The block with these tags only: the others of a TIFF page describe how the file is laid out."""
+    for tag in set(exif) - tags:
         del exif[tag]
     if CAMERA in exif:
         exif.get_ifd(CAMERA)

@@ -34,12 +34,12 @@ KNOWN = "PNG, JPEG, TIFF, FITS or NPY"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: the samples' type, how many of them had to be clipped to its range, what was left out."""
+    """What was written: `dtype` of the samples, how many were clipped to its range, and notes on what was left out."""
 
     path: Path
     format: str
     dtype: str
-    clipped: int
+    clipped_samples: int
     notes: tuple[str, ...]
 
 

@@ -93,7 +93,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         is_colour = len(shape) == 3 and shape[0] == 3 and header.get("CTYPE3", "RGB") == "RGB"
         frame = _frame(content, index, header, name)
         stored = np.asarray(hdu.data)
-        packed = type(hdu).__name__ == "CompImageHDU"
+        compressed = _is_compressed(hdu)
     blank = stored == frame.blank if frame.blank is not None and frame.bitpix > 0 else None
     stack = (*((1, 3) if is_colour else (-1, 1)), *shape[-2:])
     return Raw(
@@ -101,7 +101,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         blank=None if blank is None else blank.reshape(stack),
         colour="rgb" if is_colour else "grey",
         metadata=Metadata(transfer="light", native=frame),
-        notes=("its tile compression is undone: it is written as a plain image HDU",) if packed else (),
+        notes=("its tile compression is undone: it is written as a plain image HDU",) if compressed else (),
     )
 
 
@@ -147,9 +147,15 @@ def _check(hdu: Any, size: int, name: str, max_bytes: int) -> None:
     check_size(name, hdu.shape, abs(bitpix) / 8, max_bytes)
     if hdu.header.get("GROUPS", False):
         raise InputError(f"{name} holds random groups, not an image: convert it to an image HDU")
-    needed = hdu.fileinfo()["datLoc"] + hdu.size
+    place = hdu.fileinfo()
+    needed = place["datLoc"] + (place["datSpan"] if _is_compressed(hdu) else hdu.size)
     if needed > size:
         raise InputError(f"{name} is cut off: its image needs {needed} bytes, the file has {size}")
+
+
+def _is_compressed(hdu: Any) -> bool:
+    """Whether an image HDU is compressed in tiles."""
+    return type(hdu).__name__ == "CompImageHDU"
 
 
 def _frame(content: bytes, index: int, header: Any, name: str) -> Frame:
@@ -166,7 +172,7 @@ def _frame(content: bytes, index: int, header: Any, name: str) -> Frame:
 def _put(hdus: Any, index: int, stored: Array, fits: Any) -> None:
     """Put the stored numbers into their HDU; its header stays, except for checksums."""
     hdu = hdus[index]
-    if isinstance(hdu, fits.CompImageHDU):
+    if _is_compressed(hdu):
         scaling = {card: hdu.header[card] for card in ("BSCALE", "BZERO") if card in hdu.header}
         hdu = hdus[index] = fits.ImageHDU(stored.reshape(hdu.shape), hdu.header, do_not_scale_image_data=True)
         hdu.header.update(scaling)  # astropy takes the numbers for values and drops it

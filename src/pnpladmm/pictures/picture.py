@@ -65,7 +65,7 @@ class Picture:
     >>> picture.pixels
     tensor([[[[0.0000, 0.2000, 1.0000]]]])
     >>> brighter = picture.with_pixels(picture.pixels * 2)
-    >>> brighter.clipped
+    >>> brighter.clipped_samples
     1
     >>> brighter.to_array()
     array([[  0, 102, 255]], dtype=uint8)
@@ -241,7 +241,7 @@ class Picture:
         return float(1 / metres.x), float(1 / metres.y)
 
     @property
-    def clipped(self) -> int:
+    def clipped_samples(self) -> int:
         """How many samples lie outside the range of `dtype` and would be clipped on writing."""
         picture = self.from_linear()
         return to_samples(picture.pixels, picture.dtype, picture.scale)[1]

@@ -41,7 +41,7 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     layout, block = raw.metadata.native, raw.metadata.exif
     if not isinstance(layout, Layout):
         _write_plain(path, raw, ome=name.lower().endswith((".ome.tif", ".ome.tiff")))
-        return ["its GPS position is left out of the TIFF"] if exif.has_position(block) else [], 0
+        return exif.lost_in_tiff(block), 0
     planes = layout.planes(raw)
     first, *others = (layout.pages[i] for i in np.argsort(layout.plane_order))
     first = first | _exif_tags(block, layout.file_options["bigtiff"], texts=False)
@@ -54,8 +54,10 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
             for plane, tags in zip(planes, (first, *others), strict=True):
                 _write_planes(file, plane[None], layout, [(*entry, False) for entry in tags.values()])
     _append_camera(path, block)
-    lossy = layout.compression not in LOSSLESS
-    return [f"its TIFF compression {layout.compression} is written as Deflate, without loss"] if lossy else [], 0
+    notes = exif.lost_in_tiff(block)
+    if layout.compression not in LOSSLESS:
+        notes.append(f"its TIFF compression {layout.compression} is written as Deflate, without loss")
+    return notes, 0
 
 
 def _write_planes(file: TiffWriter, planes: Array, layout: Layout, tags: list[Any]) -> None:

@@ -57,7 +57,7 @@ class ADMM(PlugAndPlay[ADMMState]):
     --------
     >>> import torch, pnpladmm as pl
     >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
-    >>> len(pl.solve(problem, pl.ADMM(pl.load_denoiser("tv"), 0.05, rho=100.0), iterations=5).history)
+    >>> len(pl.solve(problem, pl.ADMM(pl.load_denoiser("tv"), 0.05, rho=100.0), iterations=5, tolerance=0).history)
     5
     """
 

@@ -56,7 +56,7 @@ class LADMM(PlugAndPlay[LADMMState]):
     >>> import torch, pnpladmm as pl
     >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
     >>> method = pl.LADMM(pl.load_denoiser("tv"), sigma_d=0.05, beta=50.0, L_x=60.0)
-    >>> result = pl.solve(problem, method, iterations=20)
+    >>> result = pl.solve(problem, method, iterations=20, tolerance=0)
     >>> len(result.history), result.certificate.level.value
     (20, 'convex')
     """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.solvers.certificate import certify
-from pnpladmm.solvers.history import Recorder, changes
+from pnpladmm.solvers.history import History, Recorder, changes
 from pnpladmm.solvers.inner_products import squared
 from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.problem import Problem
@@ -100,7 +100,7 @@ def solve(
     --------
     >>> import torch, pnpladmm as pl
     >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
-    >>> result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.05))
+    >>> result = pl.solve(problem, pl.LADMM.certified(pl.load_denoiser("tv"), problem, sigma_d=0.05), iterations=500)
     >>> result.status.label, result.certificate.level.value
     ('converged', 'proved')
     """
@@ -112,7 +112,12 @@ def solve(
     recorder = Recorder(problem, method, reference, record)
     monitor = _Monitor(problem, state, tolerance)
     state, stopped = _iterate(problem, method, state, iterations, recorder, monitor, callback)
-    history = recorder.history()
+    return _result(problem, method, state, stopped, recorder.history(), monitor)
+
+
+def _result(
+    problem: Problem, method: Method[Any], state: State, stopped: bool, history: History, monitor: _Monitor
+) -> Result:
     statuses = monitor.statuses(_rest(method, state, stopped))
     failed = [status in (Status.DIVERGED, Status.NON_FINITE) for status in statuses]
     return Result(
@@ -172,7 +177,7 @@ def _rest(method: Method[Any], state: State, stopped: bool) -> Status:
 
 
 class _Monitor:
-    """Watches each picture of the batch, on the device: running, converged, diverged or non-finite."""
+    """Follows each picture of the batch, on the device: running, converged, diverged or non-finite."""
 
     def __init__(self, problem: Problem, state: State, tolerance: float) -> None:
         self.tolerance = tolerance
@@ -183,11 +188,11 @@ class _Monitor:
         flag = torch.zeros(problem.pictures, dtype=torch.bool, device=device)
         self.running, self.converged, self.diverged, self.non_finite = ~flag, flag, flag, flag
         self.calmest = state.x
-        # A step half as large as the picture is not calm: then the start is the better picture to return.
+        # After a step half as large as the picture, the start is the better picture to return.
         self.least_change = torch.full((problem.pictures,), 0.5, dtype=torch.float64, device=device)
 
     def advance(self, old: State, new: State, change: dict[str, Tensor | None]) -> State:
-        """Take the step for the pictures still running and see how each of them fared."""
+        """Take the step for the pictures that are still running, and find out which of them are done or failed."""
         moved = [value for value in change.values() if value is not None]
         size = squared(new.x)
         finite = torch.isfinite(torch.stack([*moved, size])).all(0)

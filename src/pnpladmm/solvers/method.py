@@ -145,12 +145,11 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
     ) -> Method[Any]:
         """With tuned parameters; for convex priors with those that their weight asks for."""
         if promise_of(denoiser) is Promise.CONVEX:
-            settings = cls.convex_settings(denoiser, problem, sigma, strength)
-        else:
-            settings = cls.tuned_settings(denoiser, sigma, calls)
-            powers = {"sigma_d": 1, "lambda": 2, "mu": 2}
-            settings = {name: strength ** powers.get(name, 0) * value for name, value in settings.items()}
-        return cls.from_settings(denoiser, problem, settings, calls)
+            return cls.from_settings(denoiser, problem, cls.convex_settings(denoiser, problem, sigma, strength), calls)
+        powers = {"sigma_d": 1, "lambda": 2, "mu": 2}
+        tuned = cls.tuned_settings(denoiser, sigma, calls)
+        scaled = {name: strength ** powers.get(name, 0) * value for name, value in tuned.items()}
+        return cls.from_settings(denoiser, problem, scaled, calls)
 
     @classmethod
     def tuned_settings(cls, denoiser: Denoiser, sigma: Tensor, calls: int | None = None) -> dict[str, Tensor]:
@@ -158,13 +157,11 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
         return {"sigma_d": sigma} if cls.settings_key is None else tables.tuned(denoiser, cls.settings_key, sigma)
 
     @classmethod
-    def convex_settings(
-        cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0
-    ) -> dict[str, Tensor]:
+    def convex_settings(cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0) -> Settings:
         """For convex priors: `lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the step sizes are."""
         weight = torch.full_like(sigma, strength**2 * tables.convex_weight(denoiser))
         L_x = cls.convex_L_x(problem, sigma)
-        return {"sigma_d": (weight / L_x).sqrt(), "lambda": weight, "ratio": torch.full_like(L_x, MARGIN)}
+        return {"sigma_d": (weight / L_x).sqrt(), "lambda": weight, "ratio": MARGIN}
 
     @classmethod
     def convex_L_x(cls, problem: Problem, sigma: Tensor) -> Tensor:

@@ -6,6 +6,6 @@
 - `growth`: time and memory against pixels and against the number of kernels.
 
 Each is a module with `run(options) -> Report`. `timing` measures seconds and `instruments` the parts of a run; `rivals`
-are the other tools, `scenes` what is measured on. Ratios are from one run in which the rivals take turns, so that other
+are the other tools, `inputs` what is measured on. Ratios are from one run in which the rivals take turns, so that other
 programs on the machine slow all of them.
 """

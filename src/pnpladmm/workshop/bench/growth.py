@@ -18,9 +18,9 @@ import torch
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.solvers.registry import make_method
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.bench.inputs import Weights, choose_denoiser, make_problem, noise_of, open_denoiser
 from pnpladmm.workshop.bench.instruments import run_bare
 from pnpladmm.workshop.bench.report import Options, Report, Row
-from pnpladmm.workshop.bench.scenes import Weights, choose_denoiser, make_problem, noise_of, open_denoiser
 from pnpladmm.workshop.bench.timing import Timing, take_turns
 
 CALLS = 8

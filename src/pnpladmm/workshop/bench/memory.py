@@ -13,8 +13,8 @@ import torch
 from pnpladmm.allocator import keep_memory
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.solvers.registry import make_method
+from pnpladmm.workshop.bench.inputs import make_problem, noise_of
 from pnpladmm.workshop.bench.instruments import run_bare
-from pnpladmm.workshop.bench.scenes import make_problem, noise_of
 
 NOISE = 10 / 255
 PROCESS = Path("/proc/self")

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.operators.blur import Order
+from pnpladmm.workshop.bench.inputs import Weights, make_kernels, make_picture, make_weights
 from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.bench.rivals import BLURS, Missing, RivalBlur
-from pnpladmm.workshop.bench.scenes import Weights, make_kernels, make_picture, make_weights
 from pnpladmm.workshop.bench.timing import Timing, take_turns
 
 OURS = "pnpladmm"

@@ -31,7 +31,7 @@ class Options:
     quick: bool = False
     """Small sizes and few repetitions: shows that it runs, not how fast it is."""
     denoiser: str | None = None
-    """Name or weight file; None: `scenes.choose_denoiser` chooses."""
+    """Name or weight file; None: `inputs.choose_denoiser` chooses."""
     data: Path | None = None
     """COCO folder or stored dataset for the pictures; None: what `load_dataset` finds."""
 

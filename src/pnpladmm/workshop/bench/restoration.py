@@ -18,10 +18,7 @@ from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Annealed, Problem, RichardsonLucy
 from pnpladmm.solvers.registry import make_method
 from pnpladmm.workshop.bench import deepinv_solvers
-from pnpladmm.workshop.bench.instruments import run_bare
-from pnpladmm.workshop.bench.report import Options, Report, Row
-from pnpladmm.workshop.bench.rivals import Missing, first_line
-from pnpladmm.workshop.bench.scenes import (
+from pnpladmm.workshop.bench.inputs import (
     PHOTOGRAPH,
     choose_denoiser,
     load_samples,
@@ -30,6 +27,9 @@ from pnpladmm.workshop.bench.scenes import (
     open_denoiser,
     photograph,
 )
+from pnpladmm.workshop.bench.instruments import run_bare
+from pnpladmm.workshop.bench.report import Options, Report, Row
+from pnpladmm.workshop.bench.rivals import Missing, first_line
 from pnpladmm.workshop.bench.timing import take_turns
 
 REFERENCE = "LADMM, 100 iterations"

@@ -16,6 +16,7 @@ from pnpladmm.denoisers.loading import load_network
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.solvers import Problem
 from pnpladmm.solvers.registry import make_method
+from pnpladmm.workshop.bench.inputs import choose_denoiser, load_samples, make_problem, noise_of, open_denoiser
 from pnpladmm.workshop.bench.instruments import (
     BLUR,
     DENOISER,
@@ -27,7 +28,6 @@ from pnpladmm.workshop.bench.instruments import (
     timed_run,
 )
 from pnpladmm.workshop.bench.report import Options, Report, Row
-from pnpladmm.workshop.bench.scenes import choose_denoiser, load_samples, make_problem, noise_of, open_denoiser
 from pnpladmm.workshop.bench.timing import take_turns
 
 CALLS = 8

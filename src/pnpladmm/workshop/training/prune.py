@@ -55,7 +55,7 @@ def prune(network: LightNet, contributions: dict[str, Tensor], hidden: tuple[int
 
 
 def prune_file(weights: Path, folder: Path, out: Path, hidden: tuple[int, ...], crops: int = 64) -> None:
-    """Prune the weights in a file, measured on so many crops of the pictures of a folder, and write them to `out`."""
+    """Prune the weights in a file, judged by `crops` crops from a folder of pictures, into `out`."""
     if len(hidden) != 3:
         raise InputError(f"hidden = {','.join(map(str, hidden))}: give 3 numbers, for 1/2, 1/4 and 1/8 resolution")
     tensors, metadata = read_tensors(weights)
