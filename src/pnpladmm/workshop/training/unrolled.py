@@ -74,7 +74,8 @@ def _schedule(method: Annealed, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     sigma = torch.stack([method.sigma_at(k).reshape(-1) for k in range(method.calls)])
     mu = torch.stack([method.mu_at(k).reshape(-1) for k in range(method.calls)])
     extrapolation = torch.as_tensor(method.extrapolation, dtype=torch.float64).reshape(1, -1)
-    parts = torch.broadcast_tensors(sigma, mu / sigma**2, extrapolation)
+    shape = (sigma * mu * extrapolation).shape
+    parts = [part.expand(shape) for part in (sigma, mu / sigma**2, extrapolation)]
     # A single copy: in the backward pass each one makes the CPU wait for the GPU.
     sigmas, weights, leads = torch.stack(parts).to(x.device, x.dtype, non_blocking=True).unbind()
     return sigmas, weights, leads
