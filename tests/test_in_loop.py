@@ -18,11 +18,13 @@ import torch
 from PIL import Image
 
 from conftest import Run
+from pnpladmm.data_terms import Gaussian
+from pnpladmm.denoisers import Promise, load_denoiser, promise_of
 from pnpladmm.denoisers.building import new_network, read_network
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.denoisers.shipped import weight_file
-from pnpladmm.operators import check_adjoint
-from pnpladmm.solvers import Annealed, solve
+from pnpladmm.operators import Mask, check_adjoint
+from pnpladmm.solvers import Annealed, Problem, make_method, solve
 from pnpladmm.solvers.settings import NOISE_LEVELS, at_noise, shipped_settings
 from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
@@ -184,6 +186,45 @@ def test_a_training_learns_and_leaves_weights_with_their_settings(folder: Path, 
     # A training that starts from these weights goes on with their schedule.
     follower = InLoopTraining(plan_of(folder, tmp_path / "v.safetensors", start=plan.out))
     assert follower.schedule.rows() == training.schedule.rows()
+
+
+def test_trained_weights_are_used_with_their_schedule(folder: Path, tmp_path: Path) -> None:
+    training = InLoopTraining(plan_of(folder, tmp_path / "w.safetensors"))
+    with torch.no_grad():
+        training.schedule.logs += 0.1
+    training.save()
+    denoiser = load_denoiser(training.plan.out)
+    assert promise_of(denoiser) is Promise.NONE
+    problem = training.scene(training.pool.at(0), 10.0, False).problem
+    sigma = torch.tensor([3.0, 10.0], dtype=torch.float64) / 255
+    method = make_method("fast", denoiser, problem, sigma, calls=3)
+    for place, noise in enumerate((3.0, 10.0)):
+        for name, value in training.schedule.at(noise).items():
+            assert float(getattr(method, name)[place]) == pytest.approx(
+                float(torch.as_tensor(value).detach()), rel=1e-4
+            ), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"fast-3": {"1": {"sigma_d": "x"}}}, "its card holds settings that cannot be read"),
+        ({"fast-3": [1]}, "its card holds settings that cannot be read"),
+        ("text", "its card holds settings that cannot be read"),
+        ({"fast-3": {"nan": {"sigma_d": 1}}}, "the fast-3 settings in its card are not finite"),
+        ({"fast-3": {"-1": {"sigma_d": 1}}}, "the fast-3 settings in its card are not finite"),
+        ({"fast-3": {"1": {"sigma_d": math.inf}}}, "the fast-3 settings in its card are not finite"),
+        ({"fast-3": {"1": {"sigma_d": 1, "odd": 2}}}, "odd is no parameter of it"),
+        ({"fast-3": {"1": {"mu": 1}}}, "sigma_d is missing"),
+        ({"fast-3": {"1": {"sigma_d": 1, "tilt": -1}}}, "tilt"),
+    ],
+)
+def test_hostile_settings_in_a_card_are_refused(tmp_path: Path, settings: object, message: str) -> None:
+    state = new_network("light", 3, (8, 8, 8), 1).state_dict()
+    write_weights(tmp_path / "w.safetensors", state, {"settings": settings})
+    problem = Problem(torch.rand(1, 3, 16, 16), Mask(torch.ones(16, 16)), Gaussian(0.1))
+    with pytest.raises(InputError, match=message):
+        make_method("fast", load_denoiser(tmp_path / "w.safetensors"), problem, torch.tensor([0.1]), calls=3)
 
 
 def test_resuming_is_as_if_never_stopped(folder: Path, tmp_path: Path) -> None:

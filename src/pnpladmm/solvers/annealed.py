@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -134,8 +134,13 @@ class Annealed(PlugAndPlay[AnnealedState]):
         cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
     ) -> Annealed:
         """From the fields that are tuned, with as many steps of conjugate gradient as the problem needs."""
-        fields: dict[str, Any] = {**settings, "calls": calls or DEFAULT_CALLS}
-        method = cls(denoiser, **fields)
+        names = {field.name for field in fields(cls)} - {"denoiser"}
+        wrong = next((name for name in settings if name not in names), None)
+        if wrong is not None or "sigma_d" not in settings:
+            fault = "sigma_d is missing" if wrong is None else f"{wrong} is no parameter of it"
+            raise InputError(f"settings of the annealed method: {fault}: give one of {', '.join(sorted(names))}")
+        given: dict[str, Any] = {**settings, "calls": calls or DEFAULT_CALLS}
+        method = cls(denoiser, **given)
         return replace(method, cg_iterations=_data_steps(problem, method))
 
     @property

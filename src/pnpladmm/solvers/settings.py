@@ -17,7 +17,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Promise, name_of, promise_of, weight_of
+from pnpladmm.denoisers.base import Promise, name_of, promise_of, settings_of, weight_of
 from pnpladmm.tensors import InputError
 
 FILE = Path(__file__).with_name("settings.json")
@@ -78,10 +78,13 @@ def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
 
 
 def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
-    """The methods of a denoiser; unknown gradient steps have `prox-drunet`'s, and what is not tuned is `drunet`'s."""
+    """The methods of a denoiser: those of the table, else those that came with it, else `drunet`'s.
+
+    Unknown gradient steps have those of `prox-drunet`.
+    """
     if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
         name = GRADIENT_STEP
-    own = table.get(name, {})
+    own = {**settings_of(denoiser), **table.get(name, {})}
     # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
     rest = {method: rows for method, rows in table.get(FALLBACK, {}).items() if method.partition(":")[0] not in own}
     return {**rest, **own}
@@ -89,6 +92,8 @@ def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
     """The annealed method's parameters for a number of calls, interpolated between the tuned numbers of calls."""
+    if f"fast-{calls}" in rows_of(shipped_settings(), name_of(denoiser), denoiser):
+        return tuned(denoiser, f"fast-{calls}", sigma)
     low = max((n for n in FAST_CALLS if n <= calls), default=FAST_CALLS[0])
     high = min((n for n in FAST_CALLS if n >= calls), default=FAST_CALLS[-1])
     few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in (low, high))
