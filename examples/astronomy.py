@@ -1,7 +1,7 @@
 """Astronomy: a FITS frame with photon noise and a PSFEx model whose PSF widens over the field.
 
-Stars, galaxies and a sky of 200 counts are simulated, blurred and restored from the command line; then the flux of
-the isolated stars is measured in the restored frame. Run it with `python examples/astronomy.py`.
+Stars, galaxies and a sky of 200 counts are simulated, blurred and restored on the command line. Then the flux of the
+isolated stars is measured in the restored frame. Run it with `python examples/astronomy.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def moffat(u: np.ndarray, v: np.ndarray, long: float, short: float, turn: float)
 
 
 def write_psfex(path: Path, side: int = 31, step: float = 0.8) -> None:
-    """A PSF that widens to the right and is drawn out towards the bottom: planes 1, x, y."""
+    """A PSF that widens to the right and gets longer towards the bottom: planes 1, x, y."""
     v, u = (np.mgrid[:side, :side] - side // 2) * step
     round_one, wide, drawn = moffat(u, v, 2.4, 2.2, 0.3), moffat(u, v, 2.9, 2.6, 0.3), moffat(u, v, 2.9, 2.0, 0.9)
     planes = np.stack([round_one, 0.6 * (wide - round_one), 0.6 * (drawn - round_one)]).astype(np.float32)
@@ -62,7 +62,7 @@ def make_scene() -> np.ndarray:
 
 
 def flux(image: np.ndarray, row: int, column: int) -> float:
-    """Counts within 7 pixels, less the median of the ring from 9 to 14 pixels."""
+    """Counts within 7 pixels, minus the median of the ring from 9 to 14 pixels."""
     rows, columns = np.mgrid[: image.shape[0], : image.shape[1]]
     distance = np.hypot(rows - row, columns - column)
     ring = np.median(image[(distance > 9) & (distance < 14)])
@@ -70,7 +70,7 @@ def flux(image: np.ndarray, row: int, column: int) -> float:
 
 
 def main(folder: Path) -> dict[str, float]:
-    """Simulate, restore, measure; returns the relative error of each star's flux."""
+    """Simulate, restore and measure. Return the relative error of the flux of each star."""
     scene = make_scene()
     fits.writeto(folder / "scene.fits", scene.astype(np.float32))
     write_psfex(folder / "field.psf")
@@ -79,16 +79,8 @@ def main(folder: Path) -> dict[str, float]:
     pnpladmm("simulate", folder / "scene.fits", "-b", folder / "field.psf", *counts, "-o", folder / "frame.fits")
     blur = folder / "frame.fits.blur.npz"
     pnpladmm(
-        "restore",
-        folder / "frame.fits",
-        "-b",
-        blur,
-        *counts,
-        "--iterations",
-        "20",
-        "-o",
-        folder / "sharp.fits",
-    )
+        "restore", folder / "frame.fits", "-b", blur, *counts, "--iterations", "20", "-o", folder / "sharp.fits",
+    )  # fmt: skip
     frame, restored = (fits.getdata(folder / name).astype(float) for name in ("frame.fits", "sharp.fits"))
     margin = (SIZE - frame.shape[0]) // 2
     truth = scene[margin : SIZE - margin, margin : SIZE - margin]

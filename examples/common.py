@@ -1,4 +1,4 @@
-"""What the examples share: running the program, and laying pictures side by side."""
+"""What the examples share: run the program, and draw pictures side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PICTURES = Path(__file__).parent / "pictures"
 
 
 def pnpladmm(*arguments: str | Path) -> None:
-    """Run `pnpladmm ...` as a person would, and show the command."""
+    """Run `pnpladmm ...` and show the command."""
     words = [str(argument) for argument in arguments]
     print("$ pnpladmm", *(Path(word).name if "/" in word else word for word in words))
     subprocess.run([sys.executable, "-m", "pnpladmm.cli", *words], check=True)

@@ -1,7 +1,7 @@
 """Fluorescence microscopy: a 16-bit TIFF with photon noise, and a stack of bead images with their positions.
 
-Filaments and beads are simulated under a PSF that widens away from the axis; what the program is given of the PSF is
-what a microscopist has, nine pictures of beads. Run it with `python examples/microscopy.py`.
+Filaments and beads are simulated with a PSF that widens away from the axis. The program gets nine bead images, as a
+microscopist would have them. Run it with `python examples/microscopy.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tifffile
 from common import PICTURES, pnpladmm, sheet
 
 SIZE = 240
-COUNT = 40.0  # grey levels a photon
+COUNT = 40.0  # grey levels per photon
 DARK = 400.0  # grey levels without light
 
 
@@ -35,7 +35,7 @@ def make_scene() -> np.ndarray:
 
 
 def bead(row: float, column: float) -> np.ndarray:
-    """The PSF at a place: wider, and drawn out towards the axis, the further out it lies."""
+    """The PSF at a place: the farther from the axis, the wider and the more elongated."""
     y, x = np.mgrid[-10:11, -10:11]
     dy, dx = (row - SIZE / 2) / SIZE, (column - SIZE / 2) / SIZE
     out, turn = np.hypot(dy, dx), np.arctan2(dy, dx)
@@ -45,7 +45,7 @@ def bead(row: float, column: float) -> np.ndarray:
 
 
 def main(folder: Path) -> tuple[float, float]:
-    """Simulate and restore; returns the PSNR before and after, the scene's brightest pixel counting as 1."""
+    """Simulate and restore. Return the PSNR before and after, relative to the brightest pixel of the scene."""
     scene = make_scene()
     tifffile.imwrite(
         folder / "scene.tif", scene.astype(np.uint16), imagej=True, resolution=(9.2, 9.2), metadata={"unit": "um"}

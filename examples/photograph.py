@@ -1,6 +1,6 @@
-"""A photograph: a JPEG and a guess of the blur by region, written by hand as a YAML blur file.
+"""A photograph: a JPEG, and a blur by region that is written by hand as a YAML blur file.
 
-The cup stands out of focus, the table behind it is blurred by a shake of the camera. Run it with
+The cup is out of focus. The table behind it is blurred by camera shake. Run it with
 `python examples/photograph.py`.
 """
 
@@ -15,10 +15,10 @@ from common import PICTURES, pnpladmm, sheet
 from PIL import Image
 
 BLUR_FILE = """\
-# A shake of the camera everywhere ...
+# Camera shake everywhere ...
 background:
   motion: {length: 9, angle: 20}
-# ... but the cup moved with it and is out of focus. Corners as x, y in pixels.
+# ... except on the cup, which is out of focus. Corners as x, y in pixels.
 regions:
   - polygon: [[100, 10], [330, 0], [350, 150], [300, 260], [150, 260], [110, 200]]
     defocus: {radius: 3}
@@ -27,7 +27,7 @@ feather: 6
 
 
 def main(folder: Path) -> tuple[float, float]:
-    """Simulate and restore; returns the PSNR before and after."""
+    """Simulate and restore. Return the PSNR before and after."""
     sharp = skimage.data.coffee()[40:320, 80:480]
     Image.fromarray(sharp).save(folder / "sharp.png")
     (folder / "blur.yaml").write_text(BLUR_FILE)

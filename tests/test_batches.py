@@ -1,4 +1,4 @@
-"""Batches of blurs with unequal numbers of kernels: nothing is computed that a picture has not got, nothing missed."""
+"""Batches of blurs with different numbers of kernels: nothing is computed for kernels that a picture does not use."""
 
 from __future__ import annotations
 

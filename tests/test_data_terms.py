@@ -57,7 +57,7 @@ def test_prox_is_the_minimiser(term: pl.Gaussian) -> None:
 
 
 def test_prox_is_stationary(term: pl.Gaussian) -> None:
-    """`grad h(z) + (z - v) / step = 0`, for one step and for one a picture."""
+    """`grad h(z) + (z - v) / step = 0`, for one step and for one per picture."""
     y, v = observation(), torch.randn(SHAPE, dtype=torch.float64)
     for step in (1e-4, 0.02, 3.0, torch.tensor([0.02, 3.0], dtype=torch.float64)):
         z = term.prox(v, step, y)

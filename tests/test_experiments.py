@@ -15,6 +15,7 @@ import pnpladmm as pl
 from conftest import Run
 from experiment_cases import FEW, check_files, quick, result
 from pnpladmm.metrics import PAPER, psnr
+from pnpladmm.solvers import METHODS
 from pnpladmm.solvers.settings import shipped_settings
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.experiments import setup as experiment_setup
@@ -142,6 +143,42 @@ def test_on_a_gpu(tmp_path: Path) -> None:
     on_cpu = make_table(quick(tmp_path / "cpu", denoiser_name="light", device="cpu", count=2), COMPARED)
     for row, other in zip(result(tmp_path / "a", "table")["rows"], on_cpu["rows"], strict=True):
         assert row["psnr"] == pytest.approx(other["psnr"], abs=0.05)
+
+
+# --- methods beside the paper's ---
+
+TOY = "douglas-rachford"
+
+
+def test_methods_of_other_packages_are_compared_by_name(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).with_name("toy_package")))
+    monkeypatch.setattr(METHODS, "_points", None)
+    monkeypatch.setattr(METHODS, "_things", dict(METHODS._things))
+    options = ("--quick", "--denoiser", "tikhonov", "--noise", "10", "--count", "1", "--methods", f"ladmm,{TOY}")
+    code, out, err = run("experiment", "table", *options)
+    assert (code, err.count("Traceback")) == (0, 0), err
+    assert "DouglasRachford" in out
+    rows = {row["method"]: row for row in result(tmp_path / "results", "table")["rows"]}
+    assert list(rows) == ["observed", "ladmm", TOY]
+    assert rows[TOY]["iterations"] == rows[TOY]["calls"] == 10
+    assert rows[TOY]["psnr"] > rows["observed"]["psnr"]
+    assert rows[TOY]["gain"] == pytest.approx(rows[TOY]["psnr"] - rows["ladmm"]["psnr"])
+    check_files(tmp_path / "results", "table")
+    code, _, err = run("experiment", "tune", *options[:-1], TOY, "--trials", "1")
+    assert (code, err) == (2, f"pnpladmm: tuning of {TOY}: none of its parameters has a range to search\n")
+
+
+def test_every_registered_method_can_be_compared(tmp_path: Path) -> None:
+    methods = chosen_methods(METHODS.names())
+    assert {method.method for method in methods} == set(METHODS.names())
+    assert [method.name for method in methods[: len(COMPARED)]] == [method.name for method in COMPARED]
+    rows = {row["method"]: row for row in make_table(quick(tmp_path), methods)["rows"]}
+    # The same fixed points, so the same settings.
+    for name, tuned in (("fista", "ista"), ("primal-dual", "ladmm")):
+        assert rows[name]["parameters"] == rows[tuned]["parameters"]
+        assert rows[name]["psnr"] > rows["observed"]["psnr"]
 
 
 # --- the command line ---

@@ -241,6 +241,11 @@ def test_dead_pixels_of_an_array_do_not_set_its_scale() -> None:
     torch.testing.assert_close(found.image, whole.image, rtol=0, atol=1e-9)
 
 
+def test_noise_levels_are_doubles() -> None:
+    for noise in (0.02, [0.02], np.float64(0.02), np.array(0.02), torch.tensor([0.02], dtype=torch.float64)):
+        assert float(of(grey(), noise=noise, iterations=2).noise) == 0.02
+
+
 def test_saturation_is_a_matter_of_integers() -> None:
     bright = grey().copy()
     bright[3:5, 3:9] = 1.0

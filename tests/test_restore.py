@@ -46,7 +46,7 @@ def test_the_default_restores_on_the_pictures_own_domain() -> None:
     assert int(result.history.denoiser_calls[-1]) == 8
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS.names())
 def test_every_method_by_name_with_total_variation(method: str) -> None:
     y, sharp, blur = observed(64)
     done = pl.restore(y, blur, SIGMA, method, "tv", iterations=15)
@@ -69,7 +69,7 @@ def test_automatic_noise_is_reported_and_close() -> None:
     y, _, blur = observed()
     done = pl.restore(y, blur, denoiser="tv", iterations=2)
     assert done.noise == pytest.approx(SIGMA, rel=0.1)
-    assert "noise estimated" in done.notes[0]
+    assert any("noise estimated" in note for note in done.notes)
 
 
 def test_strength_smooths() -> None:
@@ -249,7 +249,7 @@ def test_bad_options_are_one_line(name: str) -> None:
     y, _, blur = observed(64)
     options, message = BAD[name]
     with pytest.raises(pl.InputError, match=message) as caught:
-        pl.restore(y, blur, **{"noise": SIGMA, "denoiser": "tv", "iterations": 1, **options})
+        pl.restore(y, blur, **{"noise": SIGMA, "denoiser": "tv", "iterations": 2, **options})
     assert "\n" not in str(caught.value)
 
 
@@ -259,7 +259,7 @@ def test_bad_pictures_and_blurs_are_one_line() -> None:
         pl.restore([1, 2], blur, SIGMA)
     with pytest.raises(pl.InputError, match="blur"):
         pl.restore(y, 3, SIGMA)
-    with pytest.raises(pl.InputError, match="the operator takes"):
+    with pytest.raises(pl.InputError, match="the blur is for 54x54, the picture is 54x53"):
         pl.restore(y[..., 1:], blur, SIGMA)
 
 

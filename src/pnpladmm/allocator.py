@@ -12,13 +12,21 @@ TRIM_THRESHOLD, MMAP_MAX = -1, -4
 def keep_memory() -> bool:
     """Keep freed memory for the next picture instead of giving it back to the system.
 
-    glibc gives blocks above 32 MB back as soon as they are freed, and the system zeroes the next one page by page. The
-    widest maps of `light` are that large from 700x700 pixels on, and each is freed within a call: a fifth of the time
-    at 2048x2048 (docs/speed.md). What the process held at its peak it then holds until it ends, which is why
-    commands do this and the library leaves it to you. It serves work in the main thread: other threads have heaps
-    of their own, too small for large blocks.
+    For programs that restore large pictures on a CPU. glibc gives blocks above 32 MB back as soon as they are freed,
+    and the system zeroes the next one page by page: a fifth of the time at 2048x2048. The process then keeps until its
+    end what it held at its peak, which is why commands do this and the library leaves it to you. Only the main thread
+    gains: the heaps of other threads are too small for large blocks.
 
-    Returns whether this system's allocator took the orders (only glibc's does).
+    Returns
+    -------
+    bool
+        Whether the allocator of this system took the orders. Only glibc's does.
+
+    Examples
+    --------
+    >>> import pnpladmm as pl
+    >>> pl.keep_memory() in (True, False)
+    True
     """
     if sys.platform != "linux":
         return False

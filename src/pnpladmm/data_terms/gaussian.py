@@ -71,6 +71,7 @@ class Gaussian(DataTerm):
         return self._precision(y)
 
     def _precision(self, y: Tensor) -> Tensor:
+        """`1 / sigma^2` as a factor of pictures."""
         return per_picture(self.sigma, y) ** -2
 
 
@@ -142,4 +143,5 @@ class WeightedGaussian(DataTerm):
 
 
 def _quadratic(z: Tensor, y: Tensor, precision: Tensor) -> Tensor:
+    """`1/2 sum p (z - y)^2` of each picture, in float64."""
     return 0.5 * (precision.double() * (z.double() - y.double()).square()).flatten(1).sum(1)

@@ -106,4 +106,5 @@ class Poisson(DataTerm):
         )
 
     def _numbers(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Gain and background as factors of pictures."""
         return per_picture(self.gain, like), per_picture(self.background, like)

@@ -92,6 +92,7 @@ def as_denoiser(function: Callable[[Tensor, Any], Tensor], promise: Promise = Pr
 
 
 def _checked_output(name: str, restored: object, x: Tensor) -> Tensor:
+    """The result of a denoiser, if it is a picture of the shape of x."""
     if not isinstance(restored, Tensor):
         raise InputError(f"denoiser {name} returned a {type(restored).__name__}: it must return a tensor")
     if restored.shape != x.shape:

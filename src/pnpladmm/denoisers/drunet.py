@@ -45,11 +45,13 @@ class ResidualBlock(nn.Module):
 
 
 def _down(inner: int, outer: int, blocks: int) -> nn.Sequential:
+    """Residual blocks, then half the resolution."""
     steps: list[nn.Module] = [ResidualBlock(inner) for _ in range(blocks)]
     return nn.Sequential(*steps, nn.Conv2d(inner, outer, 2, stride=2, bias=False))
 
 
 def _up(outer: int, inner: int, blocks: int) -> nn.Sequential:
+    """Twice the resolution, then residual blocks."""
     steps: list[nn.Module] = [ResidualBlock(inner) for _ in range(blocks)]
     return nn.Sequential(nn.ConvTranspose2d(outer, inner, 2, stride=2, bias=False), *steps)
 

@@ -168,6 +168,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         )
 
     def _check(self, x: Tensor, sigma: PerPicture) -> Tensor:
+        """Sigma as (B,), if picture and sigma are valid."""
         if x.ndim != 4 or x.numel() == 0:
             raise InputError(f"pictures of shape {tuple(x.shape)}: give a non-empty (B, C, H, W)")
         return checked_sigma(sigma, len(x))
@@ -210,6 +211,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         return entered.factor * energy.reshape(len(x), -1).sum(1), factor * entered.adjoint(total)
 
     def _input(self, x: Tensor, sigmas: Tensor) -> NetworkInput:
+        """The pictures as the network gets them."""
         return NetworkInput.of(self._smooth, x, sigmas, self.device, self.precision)
 
     def __repr__(self) -> str:

@@ -45,6 +45,7 @@ class Block(nn.Module):
 
 
 def _blocks(width: int, hidden: int, count: int) -> nn.Sequential:
+    """`count` residual blocks."""
     return nn.Sequential(*(Block(width, hidden) for _ in range(count)))
 
 

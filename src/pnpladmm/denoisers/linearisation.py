@@ -92,4 +92,5 @@ class Linearisation:
         return network.enter_adjoint(network.ascend(network.leave_adjoint(units, dtype), back), u.dtype)
 
     def _masked(self, residual: Tensor) -> Tensor:
+        """`M R`."""
         return residual if self._mask is None else residual * self._mask

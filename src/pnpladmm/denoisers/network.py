@@ -217,6 +217,7 @@ def checked_sigma(sigma: PerPicture, batch: int) -> Tensor:
 
 
 def _default_device(networks: Mapping[int, nn.Module]) -> torch.device:
+    """Where the parameters of the networks are."""
     for network in networks.values():
         for parameter in network.parameters():
             return parameter.device

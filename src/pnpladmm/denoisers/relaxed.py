@@ -87,6 +87,7 @@ class RelaxedGradientStep(Relaxed):
         return lambda v, sigma: self._scaled(measure(v, sigma))
 
     def _scaled(self, value: Tensor) -> Tensor:
+        """`gamma` times a number per picture."""
         return torch.as_tensor(self.gamma, dtype=value.dtype, device=value.device) * value
 
 

@@ -116,5 +116,6 @@ def _orthogonal(x: Tensor, basis: Tensor) -> Tensor:
 
 
 def _unit(x: Tensor) -> Tensor:
+    """`x` (B, n) divided by its norm; 0 stays 0."""
     norm = squared_norm(x).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
     return x / norm.to(x.dtype)[:, None]

@@ -80,6 +80,7 @@ class HardThreshold:
         return torch.as_tensor(sigma, dtype=torch.float64, device=x.device) ** 2 * self.weight * count
 
     def _threshold(self, sigma: PerPicture, like: Tensor) -> Tensor:
+        """`sigma sqrt(2 weight)`."""
         return per_picture(sigma, like) * (2 * self.weight) ** 0.5
 
 

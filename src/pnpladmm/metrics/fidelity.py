@@ -88,7 +88,8 @@ def ssim(x: Tensor, reference: Tensor, convention: Convention = STANDARD) -> Ten
     # In float64: variances are small differences of large numbers, and float32 would change SSIM by 3e-6.
     x, reference = (t.double() for t in convention.prepare(x, reference))
     if min(x.shape[2:]) < WINDOW:
-        raise InputError(f"SSIM of {x.shape[2]}x{x.shape[3]} pixels: give at least {WINDOW}x{WINDOW}, its window")
+        h, w = x.shape[2:]
+        raise InputError(f"SSIM of {h}x{w} pixels: its window is {WINDOW}x{WINDOW}, give at least that")
     similarity, result = _similarity(), []
     together = PICTURES_AT_ONCE if convention.ssim_range else convention.pooled
     for a, b in zip(torch.split(x, together), torch.split(reference, together), strict=True):

@@ -84,7 +84,7 @@ class LPIPS:
         if x.shape[1] not in (1, 3) or min(x.shape[2:]) < SMALLEST_SIDE[self.trunk]:
             least = SMALLEST_SIDE[self.trunk]
             raise InputError(
-                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, at least {least}x{least}"
+                f"LPIPS of {x.shape[1]} channels of {x.shape[2]}x{x.shape[3]}: give 3 or 1, of {least}x{least} or more"
             )
         parts = [
             self._distance(*(self._features(t.to(self._shift), convention.lpips_shift) for t in pair))
@@ -110,6 +110,7 @@ class LPIPS:
         return found
 
     def _distance(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """The weighted squared differences of two lists of features, summed over the layers."""
         heads = [self._tensors[f"heads.{i}.weight"].view(1, -1, 1, 1) for i in range(len(a))]
         layers = [(w * (f - g).square()).sum(1).double().mean((1, 2)) for w, f, g in zip(heads, a, b, strict=True)]
         return torch.stack(layers).sum(0)
@@ -152,6 +153,7 @@ def load_lpips(
 
 
 def _find(trunk: Trunk) -> Path | None:
+    """The weight file in the cache folder or the shared folder, if there is one."""
     for folder in (cache_folder("lpips"), shared_folder("lpips")):
         if folder is not None and (folder / f"{trunk}.safetensors").is_file():
             return folder / f"{trunk}.safetensors"

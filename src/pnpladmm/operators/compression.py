@@ -67,6 +67,8 @@ def compress(kernels: Tensor, weights: Tensor, tolerance: float) -> Compressed:
 
 @dataclass(frozen=True)
 class _Decomposition:
+    """How to make the kernels and weights of every rank, and their errors."""
+
     to_kernels: Tensor  # (P, P): rows make the new kernels from the old ones
     to_weights: Tensor  # (P, P): rows make the new weights from the old ones
     errors: Tensor  # (2, P + 1): white and photo error of each rank

@@ -94,6 +94,7 @@ class DenseBank:
         return self._inverse(total, size)
 
     def _inverse(self, spectrum: Tensor, size: Size) -> Tensor:
+        """The inverse transform, not normalised, cropped to `size`."""
         return irfft2(spectrum, self.fft_size, norm="forward")[..., : size[0], : size[1]]
 
 
@@ -156,6 +157,7 @@ class BoxBank:
         return out
 
     def _add(self, box: Box, source: Tensor, target: Tensor, transposed: bool) -> None:
+        """Add what one window makes of `source` to `target`, in place."""
         weigh_first = (self.data.weights_on == "observed") == transposed
         if weigh_first:
             source = box.weight * source

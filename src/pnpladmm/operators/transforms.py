@@ -95,6 +95,7 @@ class Wavelet:
         return size
 
     def _blocks(self, x: Tensor) -> list[tuple[int, int]]:
+        """The sizes of the block that each level transforms."""
         h, w = x.shape[-2:]
         blocks = []
         for _ in range(self.levels):
@@ -104,10 +105,12 @@ class Wavelet:
 
 
 def _half(n: int) -> int:
+    """Half a side, rounded down, at least 1."""
     return max(1, n // 2)
 
 
 def _dct(x: Tensor) -> Tensor:
+    """The cosine transform along the last axis, by one complex FFT (Makhoul)."""
     n = x.shape[-1]
     folded = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], dim=-1)
     phase, scale = _dct_factors(n, x)
@@ -115,6 +118,7 @@ def _dct(x: Tensor) -> Tensor:
 
 
 def _inverse_dct(c: Tensor) -> Tensor:
+    """Its inverse."""
     n = c.shape[-1]
     phase, scale = _dct_factors(n, c)
     half = c / scale
@@ -127,6 +131,7 @@ def _inverse_dct(c: Tensor) -> Tensor:
 
 
 def _dct_factors(n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Phases and scales of the n frequencies."""
     k = torch.arange(n, dtype=torch.float64, device=like.device)
     angle = -math.pi * k / (2 * n)
     complex_type = torch.complex128 if like.dtype == torch.float64 else torch.complex64
@@ -135,6 +140,7 @@ def _dct_factors(n: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _hadamard(x: Tensor) -> Tensor:
+    """The Walsh-Hadamard transform along the last axis."""
     n = x.shape[-1]
     shape, step = x.shape, 1
     while step < n:
@@ -150,6 +156,7 @@ _HIGH = [_LOW[3], -_LOW[2], _LOW[1], -_LOW[0]]
 
 
 def _analyse(x: Tensor) -> Tensor:
+    """One level of the wavelet transform along the last axis."""
     pairs = x.shape[-1] // 2
     even, odd, rest = x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2], x[..., 2 * pairs :]
     parts = [f[0] * even + f[1] * odd + (f[2] * even + f[3] * odd).roll(-1, -1) for f in (_LOW, _HIGH)]
@@ -157,6 +164,7 @@ def _analyse(x: Tensor) -> Tensor:
 
 
 def _synthesise(c: Tensor) -> Tensor:
+    """Its inverse."""
     pairs = c.shape[-1] // 2
     low, high, rest = c[..., :pairs], c[..., pairs : 2 * pairs], c[..., 2 * pairs :]
     even = _LOW[0] * low + _HIGH[0] * high + (_LOW[2] * low + _HIGH[2] * high).roll(1, -1)

@@ -95,8 +95,8 @@ def noise_levels(noise: Any) -> Tensor | None:
     if isinstance(noise, bool) or not isinstance(noise, int | float | Sequence | np.generic | np.ndarray | Tensor):
         raise InputError(f"noise is a {type(noise).__name__}: give a number, one for each picture, or auto")
     try:
-        levels = torch.as_tensor(np.asarray(noise) if isinstance(noise, Sequence | np.generic) else noise)
-        levels = levels.detach().to(dtype=torch.float64).reshape(-1)
+        values = noise.detach() if isinstance(noise, Tensor) else np.asarray(noise, dtype=np.float64)
+        levels = torch.as_tensor(values, dtype=torch.float64).reshape(-1)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"noise = {noise!r}: give a number, one for each picture, or auto") from None
     # As it was given, in the words of the caller.

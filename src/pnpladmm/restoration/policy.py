@@ -63,8 +63,11 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
         noise = _noise_level(pages, encoded, valid, notes)
         if options.linear:
             variance = noise.square().to(pixels.dtype).view(-1, 1, 1, 1) * slope(picture).to(pixels).square()
-    if variance is not None:
+    if variance is not None:  # also the one that linear light has made of a level
         noise = variance.flatten(1).double().median(1).values.sqrt()
+        if options.linear:
+            levels = ", ".join(f"{255 * float(level):.2f}" for level in noise)
+            notes.append(f"the noise in linear light: a median of {levels} of 255")
     observed, term = _data_term(pixels, noise, variance, valid, options, picture.scale)
     return Prepared(Problem(observed, operator, term), noise, tuple(notes))
 

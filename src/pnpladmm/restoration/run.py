@@ -58,7 +58,8 @@ def run(
     image = torch.cat([d.result.image for d in done])
     # Pages that an interrupt left out stay as they were.
     left = working.pixels[len(image) :].to(image)
-    left = left if left.shape[1:] == image.shape[1:] else left[:0]
+    if left.shape[1:] != image.shape[1:]:  # an operator that changes the size: there is nothing to put in their place
+        left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
     checks = tuple(check for d in done for check in d.checks)
     known = blur.notes if isinstance(blur, Blur) else ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pnpladmm.workshop.experiments.output import figure, legend_below, style_of, write_csv, write_page
+from pnpladmm.workshop.experiments.output import figure, label_log_axis, legend_below, style_of, write_csv, write_page
 
 
 def draw_convergence(data: Mapping[str, Any], folder: Path) -> None:
@@ -42,7 +42,7 @@ def _psnr_curves(axes: Any, curves: Sequence[Mapping[str, Any]], titles: Mapping
     axes.set_ylim(max(low, min(curve["psnr"][0] for curve in curves) - 1.5), high)
     axes.set(xscale="log", ylabel="PSNR (dB)")
     axes.set_xlabel("seconds per picture" if across == "seconds" else "denoiser calls")
-    axes.xaxis.set_major_formatter("{x:g}")
+    label_log_axis(axes.xaxis)
     axes.grid(alpha=0.3, which="both")
 
 
@@ -73,7 +73,7 @@ def draw_splitting(data: Mapping[str, Any], folder: Path) -> None:
                     colour, title = style_of(curve["method"])["color"], data["titles"][curve["method"]]
                     axes.plot(range(1, len(values) + 1), values, color=colour, label=title)
                 axes.set(xscale="log", yscale="log", xlabel="iteration")
-                axes.xaxis.set_major_formatter("{x:g}")
+                label_log_axis(axes.xaxis)
                 axes.set_ylabel(rf"$\Vert {label}^+ - {label}\Vert \;/\; \Vert {label}^+\Vert$")
                 axes.set_title(f"noise {noise:g}: change of {label}")
                 axes.grid(alpha=0.3, which="both")

@@ -92,16 +92,14 @@ def load_dataset(
 
     Parameters
     ----------
-    split : {"tune", "test"}
+    split, task : str
+        One of `SPLITS`, one of `TASKS`.
     sigma : float
         Noise level of pictures in [0, 1], such as 10 / 255.
-    task : {"deblur", "sr2", "sr3", "sr4", "inpainting"}
     count : int, optional
         At most this many samples: the first usable pictures in the order of their ids.
     folder : str or Path, optional
-        A COCO folder, or "embedded" for pictures that come with scikit-image. None: the shared COCO folder, or the
-        embedded pictures if there is none.
-    seed : int
+        A COCO folder, or "embedded" (pictures of scikit-image). None: the shared COCO folder if there is one.
     kernels : str
         "paper", "levin", or a file or folder of kernels.
     size : int
@@ -110,37 +108,28 @@ def load_dataset(
     Returns
     -------
     Dataset
-        The samples, and how many pictures and masks could not be used, by reason.
-
-    Raises
-    ------
-    InputError
-        If nothing can be used.
+        The samples, and how many pictures and masks could not be used. An InputError if no sample is left.
     """
     _check(split, sigma, task, count, size)
     source, scenes, skipped, ignored = _scenes(split, folder)
     bank = load_kernels(kernels)
+    asked = SampleOrigin(
+        source=source,
+        folder=None if folder is None else str(folder),
+        split=split,
+        key="",
+        seed=seed,
+        sigma=float(sigma),
+        task=task,
+        size=size,
+        kernels=kernels,
+        kernels_sha256=bank.digest,
+    )
     samples: list[Sample] = []
     for scene in scenes:
         if count is not None and len(samples) == count:
             break
-        origin = SampleOrigin(
-            source=source,
-            folder=None if folder is None else str(folder),
-            split=split,
-            key=scene.key,
-            seed=seed,
-            sigma=float(sigma),
-            task=task,
-            size=size,
-            kernels=kernels,
-            kernels_sha256=bank.digest,
-            picture_sha256="",
-            top=0,
-            left=0,
-            masks=(),
-            credit=scene.credit,
-        )
+        origin = dataclasses.replace(asked, key=scene.key)
         try:
             samples.append(_make(scene, bank, origin, ignored))
         except Unusable as reason:

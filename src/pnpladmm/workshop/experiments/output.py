@@ -18,6 +18,7 @@ from pnpladmm.report.page import render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 STYLES = {
@@ -89,6 +90,15 @@ def figure(folder: Path, name: str, width: float, height: float) -> Iterator[Fig
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             with replacing(folder / f"{name}.{kind}") as beside:
                 drawing.savefig(beside, format=kind, dpi=DPI, metadata=metadata)
+
+
+def label_log_axis(axis: Axis) -> None:
+    """Plain numbers at 1, 2 and 5 times the powers of ten, and nowhere else: they would cover each other."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_below(drawing: Figure, axes: Axes) -> None:

@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 from pnpladmm.report.page import fixed
-from pnpladmm.workshop.experiments.output import figure, write_csv, write_page
+from pnpladmm.workshop.experiments.output import figure, label_log_axis, write_csv, write_page
 
 START_TITLES = {"observed": "from the observation", "warm": "after 8 annealed calls"}
 START_COLOURS = {"observed": "#0072b2", "warm": "#d55e00"}
@@ -122,7 +122,7 @@ def _figure(data: Mapping[str, Any], folder: Path) -> None:
                         points = run["points"][: len(values)]
                         axes.plot(points, values, color=START_COLOURS[run["start"]], linewidth=0.6, alpha=0.7)
                 axes.set(xscale="log", yscale=scale, xlabel="iteration", ylabel=label, title=f"noise {noise:g}")
-                axes.xaxis.set_major_formatter("{x:g}")
+                label_log_axis(axes.xaxis)
                 axes.grid(alpha=0.3, which="major")
             row[1].axhline(data["converged"], color="0.4", linestyle=":", linewidth=1)
         from matplotlib.lines import Line2D

@@ -48,12 +48,12 @@ class SampleOrigin:
     kernels: str
     kernels_sha256: str
     """Of a bank from files; empty for drawn kernels."""
-    picture_sha256: str
-    top: int
-    left: int
-    masks: tuple[str, ...]
+    picture_sha256: str = ""
+    top: int = 0
+    left: int = 0
+    masks: tuple[str, ...] = ()
     """Names of the masks that are used: COCO's annotation ids, or segments."""
-    credit: str
+    credit: str = ""
     version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:

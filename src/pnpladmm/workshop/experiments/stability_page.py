@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pnpladmm.workshop.experiments.output import figure, write_csv, write_page
+from pnpladmm.workshop.experiments.output import figure, label_log_axis, write_csv, write_page
 
 TITLES = {
     "beta, tuned L_x": r"$\beta$ at tuned LADMM's $L_x$ (outside the theorem)",
@@ -64,7 +64,7 @@ def _panel(axes: Any, panel: Mapping[str, Any]) -> None:
     highest = max(max(curve["psnr"]) for curve in curves)
     axes.set_ylim(max(axes.get_ylim()[0], lowest), highest + 0.3)
     axes.set(xlabel="iteration", ylabel="PSNR (dB)", xscale="log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    label_log_axis(axes.xaxis)
     axes.set_title(f"{TITLES[panel['part']]}\n" + rf"$\sigma_d$ = {panel['sigma_d']:.3g}/255")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
     axes.grid(alpha=0.3, which="both")
@@ -106,7 +106,7 @@ def _map(axes: Any, limits: Mapping[str, Any]) -> None:
     axes.set_title("Where LADMM begins to diverge")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
+        label_log_axis(axis)
     axes.grid(alpha=0.3, which="both")
 
 

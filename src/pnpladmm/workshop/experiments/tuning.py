@@ -85,7 +85,8 @@ def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, t
         batches = tuple(setup.batches(samples))
         searches += [_search(setup, method, noise, task, batches) for method in methods if method.space]
     if not searches:
-        raise InputError(f"tuning of {', '.join(method.name for method in methods)}: nothing in it can be tuned")
+        names = ", ".join(method.name for method in methods)
+        raise InputError(f"tuning of {names}: none of its parameters has a range to search")
     setup.out.mkdir(parents=True, exist_ok=True)
     storage = _storage(optuna, setup.out / "tune.sqlite")
     studies = [
