@@ -106,7 +106,7 @@ def check_command(line: str) -> None:
     assert given <= options_of(command), f"{line}: no option {', '.join(sorted(given - options_of(command)))}"
 
 
-@pages(PAGES)
+@pages([page for page in PAGES if page.name != "CHANGELOG.md"])  # it also lists earlier names
 def test_commands_and_their_options_exist(page: Path) -> None:
     for line in command_lines(page.read_text()):
         check_command(line)
