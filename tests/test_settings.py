@@ -56,3 +56,31 @@ def test_a_broken_table_of_settings_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(pl.InputError, match=r"settings\.json: not a table of settings"):
         settings.read_settings(path)
+
+
+def test_rows_with_and_without_tilt_interpolate() -> None:
+    plain = {"sigma_d": 2.0, "mu": 0.2}
+    for levels in ({1.0: plain, 100.0: {**plain, "tilt": 4.0}}, {1.0: {**plain, "tilt": 0.25}, 100.0: plain}):
+        first, middle, last = (settings.at_noise(levels, noise) for noise in (1.0, 10.0, 100.0))
+        assert [row.keys() for row in (first, middle, last)] == [{"sigma_d", "mu", "tilt"}] * 3
+        assert {first["tilt"], last["tilt"]} in ({1.0, 4.0}, {0.25, 1.0})
+        assert middle["tilt"] == pytest.approx((first["tilt"] * last["tilt"]) ** 0.5)
+        assert middle["mu"] == pytest.approx(0.2)
+    with pytest.raises(pl.InputError, match="settings: mu is in some rows"):
+        settings.at_noise({1.0: plain, 10.0: {"sigma_d": 2.0}}, 3.0)
+
+
+def test_numbers_of_calls_with_and_without_tilt_interpolate(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"sigma_d": 2.0, "mu": 0.2, "sigma_start": 50.0, "bend": 1.0, "extrapolation": 0.0}
+    table = {"drunet": {f"fast-{n}": {1.0: row | ({"tilt": 3.0} if n == 8 else {})} for n in (4, 8, 24)}}
+    monkeypatch.setattr(settings, "shipped_settings", lambda: table)
+    sigma = torch.tensor([1, 5], dtype=torch.float64) / 255
+    tilts = [settings.tuned_fast(None, calls, sigma)["tilt"].tolist() for calls in (5, 8, 12)]
+    assert tilts[1] == [3.0, 3.0]
+    assert all(1 < tilt < 3 for tilt in tilts[0] + tilts[2])
+    assert "tilt" not in settings.tuned_fast(None, 4, sigma)
+
+
+def test_the_neutral_values_are_the_defaults_of_the_method() -> None:
+    for name, value in settings.NEUTRAL.items():
+        assert getattr(pl.Annealed, name) == value

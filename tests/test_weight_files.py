@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pnpladmm.denoisers import shipped
-from pnpladmm.denoisers.building import build_network, new_network, read_network
+from pnpladmm.denoisers.building import build_network, kind_of, new_network, read_network
 from pnpladmm.denoisers.drunet import DRUNet
 from pnpladmm.denoisers.light import LightNet
 from pnpladmm.denoisers.loading import load_network
@@ -209,3 +209,12 @@ def test_the_shipped_weights_serve_colour_and_grey(name: str, own: tuple[int, ..
         assert path.stat().st_size <= largest
         assert path.with_suffix(".json").is_file()
         assert isinstance(read_network(path), {"light": LightNet, "drunet": DRUNet}[name])
+
+
+def test_a_name_that_shares_an_architecture_is_no_network_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = shipped.ShippedNetwork("light-sharp", LightNet, {3: "light_sharp_color.safetensors"})
+    monkeypatch.setitem(shipped.SHIPPED, "light-sharp", other)
+    with pytest.raises(InputError, match="network = light-sharp: weights for the network light, no network of its own"):
+        new_network("light-sharp")
+    network = build_network(new_network("light", 3, (8, 8, 8), 1).state_dict())
+    assert kind_of(type(network)) == "light"

@@ -8,6 +8,7 @@ attribute or method  read with              meaning; default
 ===================  =====================  ===========================================================================
 `promise`            `promise_of`           what is known of it, decides which theorem covers a run; `Promise.NONE`
 `name`               `name_of`              the key of its tuned settings; the name of the function or of the class
+`settings`           `settings_of`          tuned settings that came with it, for methods by name; none
 `precision`          `precision_of`         the dtype it computes in, which bounds the rounding; None: the picture's own
 `weight`             `weight_of`            the factor that its prior `f` carries already; 1
 `prior`              `EvaluablePrior`       evaluates `phi(x)`, for objectives and Lagrangians; unknown
@@ -20,12 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from pnpladmm.tensors import PerPicture
+
+OwnSettings: TypeAlias = dict[str, dict[float, dict[str, float]]]
+"""Method -> noise level (of 255) -> parameters, as in solvers/settings.json."""
 
 
 class Promise(Enum):
@@ -99,6 +103,12 @@ def name_of(denoiser: object) -> str:
     """The name of a denoiser, under which its settings are kept and reports list it."""
     name = getattr(denoiser, "name", "") or getattr(denoiser, "__name__", "")
     return str(name or type(denoiser).__name__)
+
+
+def settings_of(denoiser: object) -> OwnSettings:
+    """The tuned settings that came with a denoiser, such as those of a network that was trained in the loop."""
+    settings = getattr(denoiser, "settings", None)
+    return settings if isinstance(settings, dict) else {}
 
 
 def precision_of(denoiser: object) -> torch.dtype | None:

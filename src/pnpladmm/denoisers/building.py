@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pnpladmm.denoisers.architecture import Network, Tensors
-from pnpladmm.denoisers.shipped import SHIPPED
+from pnpladmm.denoisers.shipped import SHIPPED, architectures
 from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 
@@ -46,10 +46,10 @@ def build_network(tensors: Tensors, source: str = "weights") -> Network:
 def _empty_network(tensors: Tensors, source: str) -> Network:
     """A network on the meta device, which takes no memory, of the architecture that the names tell."""
     with torch.device("meta"):
-        for shipped in SHIPPED.values():
-            if shipped.architecture.first_layer in tensors:
-                return shipped.architecture.fitting(tensors, source)
-    known = [f"a {one.architecture.__name__} ({one.architecture.first_layer}, ...)" for one in SHIPPED.values()]
+        for architecture in architectures().values():
+            if architecture.first_layer in tensors:
+                return architecture.fitting(tensors, source)
+    known = [f"a {one.__name__} ({one.first_layer}, ...)" for one in architectures().values()]
     raise InputError(f"{source}: neither {' nor '.join(known)}")
 
 
@@ -57,9 +57,15 @@ def new_network(
     name: str, channels: int = 3, widths: tuple[int, ...] | None = None, blocks: int | None = None
 ) -> Network:
     """An initialised, untrained network of a shipped one's name; widths and blocks as shipped unless given."""
-    if name not in SHIPPED:
-        raise InputError(f"network = {name}: give one of {', '.join(SHIPPED)}")
-    architecture = SHIPPED[name].architecture
+    kinds = architectures()
+    if name in SHIPPED and name not in kinds:
+        raise InputError(
+            f"network = {name}: weights for the network {kind_of(SHIPPED[name].architecture)}, no network of its own: "
+            f"give one of {', '.join(kinds)}"
+        )
+    if name not in kinds:
+        raise InputError(f"network = {name}: give one of {', '.join(kinds)}")
+    architecture = kinds[name]
     levels = len(architecture.shipped_widths)
     if widths is not None and (len(widths) != levels or min(widths) < 1):
         raise InputError(f"widths = {widths}: give {levels} positive numbers for {name}")
@@ -68,6 +74,11 @@ def new_network(
     network = architecture.of_size(channels, widths, blocks)
     network.initialise()
     return network
+
+
+def kind_of(architecture: type[Network]) -> str:
+    """The name of a kind of network, as `new_network` takes it."""
+    return next(name for name, known in architectures().items() if known is architecture)
 
 
 def multiply_adds_per_pixel(network: nn.Module, side: int = 64) -> float:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from pnpladmm.denoisers.architecture import Network
-from pnpladmm.denoisers.base import Denoiser, Promise
-from pnpladmm.denoisers.building import read_network
+from pnpladmm.denoisers.base import Denoiser, OwnSettings, Promise
+from pnpladmm.denoisers.building import build_network, read_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import SIGMA_MAX, NetworkDenoiser
 from pnpladmm.denoisers.registry import DENOISERS
 from pnpladmm.denoisers.shipped import SHIPPED, weight_files
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
-from pnpladmm.tensor_files import SUFFIXES
+from pnpladmm.tensor_files import SUFFIXES, read_tensors
 from pnpladmm.tensors import InputError
 
 
@@ -78,10 +81,11 @@ def load_network(
     """Load a shipped network or a weight file (.safetensors, .pth, .pt) as a denoiser.
 
     `device` defaults to the CPU; the other parameters are those of `NetworkDenoiser`. A smooth network becomes a
-    `GradientStepDenoiser`, whatever `promise` and `compile_network` say; `relaxation` is for those alone. Everything
-    that is wrong with a file is an `InputError` of one line that names it.
+    `GradientStepDenoiser`, whatever `promise` and `compile_network` say; `relaxation` is for those alone. Weights
+    that were trained in the loop come with tuned settings, and promise nothing. Everything that is wrong with a file is
+    an `InputError` of one line that names it.
     """
-    name, networks = _networks(name_or_path)
+    name, networks, settings = _networks(name_or_path)
     device = device if device is not None else "cpu"
     smooth = {channels: net for channels, net in networks.items() if isinstance(net, SmoothUNet)}
     if smooth:
@@ -92,8 +96,9 @@ def load_network(
         raise InputError(f"{name_or_path}: relaxation is for gradient steps, and this network is none")
     return NetworkDenoiser(
         networks,
-        promise=promise,
+        promise=Promise.NONE if settings else promise,
         name=name,
+        settings=settings,
         sigma_max=SIGMA_MAX,
         scale=scale,
         device=device,
@@ -102,16 +107,39 @@ def load_network(
     )
 
 
-def _networks(name_or_path: str | Path) -> tuple[str, dict[int, Network]]:
-    """The name and the networks, by their number of channels."""
+def _networks(name_or_path: str | Path) -> tuple[str, dict[int, Network], OwnSettings]:
+    """The name, the networks by their number of channels, and the settings of weights that have some of their own."""
     if str(name_or_path) in SHIPPED:
         name = str(name_or_path)
-        return name, {channels: read_network(path) for channels, path in weight_files(name).items()}
+        return name, {channels: read_network(path) for channels, path in weight_files(name).items()}, {}
     path = Path(name_or_path)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"{name_or_path}: no such network: give one of {', '.join(SHIPPED)}, or a file ending in "
             f"{', '.join(SUFFIXES)}"
         )
-    network = read_network(path)
-    return path.stem, {network.channels: network}
+    tensors, metadata = read_tensors(path)
+    network = build_network(tensors, str(path))
+    return path.stem, {network.channels: network}, _own_settings(metadata, path)
+
+
+def _own_settings(metadata: Mapping[str, str], path: Path) -> OwnSettings:
+    """The settings of the annealed method in the card of a weight file; {} where it has no such card."""
+    try:
+        card = json.loads(metadata.get("card", "{}"))
+    except ValueError:
+        return {}
+    settings = card.get("settings", {}) if isinstance(card, dict) else {}
+    try:
+        found = {
+            method: {float(level): {name: float(value) for name, value in row.items()} for level, row in rows.items()}
+            for method, rows in settings.items()
+            if method.startswith("fast-") and rows
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise InputError(f"{path}: its card holds settings that cannot be read: give other weights") from None
+    for method, rows in found.items():
+        numbers = [value for row in rows.values() for value in row.values()]
+        if min(rows) <= 0 or not all(math.isfinite(value) for value in (*rows, *numbers)):
+            raise InputError(f"{path}: the {method} settings in its card are not finite: give other weights")
+    return found

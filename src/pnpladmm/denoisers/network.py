@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.base import OwnSettings, Promise
 from pnpladmm.tensors import InputError, PerPicture
 
 SIGMA_MAX = 60 / 255
@@ -49,6 +49,8 @@ class NetworkDenoiser:
         The dtype of the weights and of the computation, by default float16 on GPUs and float32 elsewhere. Pictures go
         in as float32 and come out in their own dtype. (Against float32 on an H200, DRUNet is off by 0.03/255 in float16
         and by 0.2/255 in bfloat16, at every sigma.)
+    settings : dict, optional
+        Tuned settings of methods for this network, as the card of weights that were trained in the loop has them.
     compile_network : bool or str
         Whether to `torch.compile` the networks, or with which of its modes ("max-autotune"). Saves a few per cent of
         the time for many calls of one shape on a GPU.
@@ -70,6 +72,7 @@ class NetworkDenoiser:
         device: torch.device | str | None = None,
         precision: torch.dtype | None = None,
         compile_network: bool | str = False,
+        settings: OwnSettings | None = None,
     ) -> None:
         """Take the networks over: they are put into eval mode, and moved to `device` and `precision`."""
         if not networks:
@@ -79,6 +82,7 @@ class NetworkDenoiser:
                 raise InputError(f"{label} = {number}: give a finite number above 0")
         self.promise = promise
         self.name = name
+        self.settings = settings or {}
         self.sigma_range = (0.0, sigma_max * scale)
         self.scale = scale
         self.channels = tuple(sorted(networks))
@@ -137,7 +141,7 @@ class NetworkDenoiser:
                 unit = gain[part].to(self.device, x.dtype, non_blocking=True).reshape(-1, 1, 1, 1)
                 # Scaled in the picture's own dtype before it becomes float32.
                 scaled = scaled.float() if plain else (scaled / unit).float()
-                padded = _mirrored(scaled, stride).contiguous(memory_format=torch.channels_last)
+                padded = mirrored(scaled, stride).contiguous(memory_format=torch.channels_last)
                 level = (sigmas[part] / gain[part]).float().to(self.device, non_blocking=True)
                 out = network(padded, level)[..., :height, :width]
                 # One copy changes dtype, layout and device.
@@ -158,7 +162,7 @@ class NetworkDenoiser:
         return f"NetworkDenoiser({self.name!r}, channels={counts}, promise={self.promise.name})"
 
 
-def _mirrored(x: Tensor, stride: int) -> Tensor:
+def mirrored(x: Tensor, stride: int) -> Tensor:
     """x (B, C, H, W) continued by its mirror image, below and to the right, to sides that are multiples of `stride`.
 
     Replication would turn the noise of the last row and column into streaks, which a network takes for detail: at

@@ -53,6 +53,14 @@ def shipped_network(name: str, color: str, grey: str | None = None) -> Callable[
     return register
 
 
+def architectures() -> dict[str, type[Network]]:
+    """The kinds of network, each under the name that declares its class. Other names may share its architecture."""
+    found: dict[type[Network], str] = {}
+    for name, shipped in SHIPPED.items():
+        found.setdefault(shipped.architecture, name)
+    return {name: architecture for architecture, name in found.items()}
+
+
 def weight_files(name: str) -> dict[int, Path]:
     """The installed weight files of a shipped network, by the number of channels."""
     found = {channels: find_weights(file) for channels, file in SHIPPED[name].files.items()}

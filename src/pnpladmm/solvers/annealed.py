@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -40,7 +40,7 @@ class AnnealedState(PlugAndPlayState):
 class Annealed(PlugAndPlay[AnnealedState]):
     """Half-quadratic splitting: `calls` times, `sigma_k` falling from `sigma_start` to `sigma_d`, for quadratic `h`:
 
-        z+ = argmin_z h(Hz) + a/2 ||z - x||^2 :  (H^T p H + a) z = H^T p y + a x,  a = mu / sigma_k^2
+        z+ = argmin_z h(Hz) + a/2 ||z - x||^2 :  (H^T p H + a) z = H^T p y + a x,  a = mu_k / sigma_k^2
         x+ = D_{sigma_k}( z+ + extrapolation (z+ - z) ).
 
     The system is solved by preconditioned conjugate gradient from the last `z`. Each call sees the picture in another
@@ -56,7 +56,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
     sigma_d : float or Tensor
         The last noise level, one number or one per picture.
     mu : float or Tensor
-        The weight of the prior in the data step.
+        The weight of the prior in the data step, that of the last call.
     calls : int
         Denoiser calls.
     sigma_start : float or Tensor
@@ -70,6 +70,8 @@ class Annealed(PlugAndPlay[AnnealedState]):
         colour plane, (B, calls, C).
     cg_tolerance : float
         The relative error at which conjugate gradient stops.
+    tilt : float or Tensor
+        `log mu_k` goes evenly from `log(tilt mu)` at the first call to `log mu` at the last one; 1 keeps `mu_k = mu`.
 
     Examples
     --------
@@ -90,11 +92,12 @@ class Annealed(PlugAndPlay[AnnealedState]):
     extrapolation: PerPicture = 0.0
     cg_iterations: int | Tensor = 10
     cg_tolerance: float = 1e-4
+    tilt: PerPicture = 1.0
 
     def __post_init__(self) -> None:
         """Check the schedule."""
         super().__post_init__()
-        for name in ("mu", "sigma_start", "bend"):
+        for name in ("mu", "sigma_start", "bend", "tilt"):
             check_positive(name, getattr(self, name))
         steps = torch.as_tensor(self.cg_iterations).cpu()
         if self.calls < 2 or steps.numel() == 0 or int(steps.min()) < 1 or not 0 <= self.cg_tolerance < 1:
@@ -131,8 +134,13 @@ class Annealed(PlugAndPlay[AnnealedState]):
         cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
     ) -> Annealed:
         """From the fields that are tuned, with as many steps of conjugate gradient as the problem needs."""
-        fields: dict[str, Any] = {**settings, "calls": calls or DEFAULT_CALLS}
-        method = cls(denoiser, **fields)
+        names = {field.name for field in fields(cls)} - {"denoiser"}
+        wrong = next((name for name in settings if name not in names), None)
+        if wrong is not None or "sigma_d" not in settings:
+            fault = "sigma_d is missing" if wrong is None else f"{wrong} is no parameter of it"
+            raise InputError(f"settings of the annealed method: {fault}: give one of {', '.join(sorted(names))}")
+        given: dict[str, Any] = {**settings, "calls": calls or DEFAULT_CALLS}
+        method = cls(denoiser, **given)
         return replace(method, cg_iterations=_data_steps(problem, method))
 
     @property
@@ -152,10 +160,15 @@ class Annealed(PlugAndPlay[AnnealedState]):
         share = min(iteration / (self.calls - 1), 1.0) ** torch.as_tensor(self.bend, dtype=torch.float64)
         return start * (end / start) ** share
 
+    def mu_at(self, iteration: int) -> Tensor:
+        """`mu_k` of the call number `iteration`, counted from 0; `mu` from the last one on."""
+        left = 1 - min(iteration / (self.calls - 1), 1.0)
+        return torch.as_tensor(self.mu, dtype=torch.float64) * torch.as_tensor(self.tilt, dtype=torch.float64) ** left
+
     def init(self, problem: Problem, start: Start = None) -> AnnealedState:
         """`z0 = x0`."""
         x = start_picture(problem, start)
-        return AnnealedState(x=x, z=x, g=self._data_step(problem, 0).gradient(x))
+        return AnnealedState(x=x, z=x, g=self.data_step(problem, 0).gradient(x))
 
     def step(self, problem: Problem, state: AnnealedState) -> AnnealedState:
         """The two equations above."""
@@ -164,8 +177,8 @@ class Annealed(PlugAndPlay[AnnealedState]):
     def step_in(self, workspace: Workspace | None, problem: Problem, state: AnnealedState) -> AnnealedState:
         """The two equations above; the workspace keeps the system, of which only `a` changes."""
         s, sigma = state, self.sigma_at(state.iteration)
-        a = per_picture(self.mu / sigma**2, s.x)
-        z, g = self._data_step(problem, s.iteration).solve(a, s.x, s.z, s.g, workspace)
+        a = per_picture(self.mu_at(s.iteration) / sigma**2, s.x)
+        z, g = self.data_step(problem, s.iteration).solve(a, s.x, s.z, s.g, workspace)
         # The first step leads away from the blurred start and shows no trend to extrapolate.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()
@@ -175,7 +188,8 @@ class Annealed(PlugAndPlay[AnnealedState]):
         """None."""
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
-    def _data_step(self, problem: Problem, iteration: int) -> DataStep:
+    def data_step(self, problem: Problem, iteration: int) -> DataStep:
+        """The system of the call number `iteration`, counted from 0, and how many steps it gets."""
         steps = torch.as_tensor(self.cg_iterations)
         by_plane = steps.ndim == 3
         if steps.ndim and len(steps) not in (1, problem.pictures):
@@ -205,8 +219,8 @@ def _data_steps(problem: Problem, method: Annealed) -> Tensor:
     """
     sigma = torch.stack([method.sigma_at(k) for k in range(method.calls)], -1)
     middle = (sigma[..., :1] * sigma[..., -1:]).sqrt()
-    scale = (problem.L_h().cpu() / torch.as_tensor(method.mu, dtype=torch.float64)).sqrt().unsqueeze(-1)
-    root = scale * torch.minimum(sigma, middle)
+    mu = torch.stack([method.mu_at(k) for k in range(method.calls)], -1)
+    root = (problem.L_h().cpu().unsqueeze(-1) / mu).sqrt() * torch.minimum(sigma, middle)
     steps = 1 + problem.operator.steps_per_root_condition * root
     steps = steps.ceil().clamp(2, MOST_STEPS).long().expand(problem.pictures, method.calls)
     return steps if problem.colour_planes is None else problem.colour_planes.steps(steps)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Promise, name_of, promise_of, weight_of
+from pnpladmm.denoisers.base import Promise, name_of, promise_of, settings_of, weight_of
 from pnpladmm.tensors import InputError
 
 FILE = Path(__file__).with_name("settings.json")
@@ -29,6 +29,8 @@ Table: TypeAlias = dict[str, dict[str, Levels]]
 
 NOISE_LEVELS = ("sigma_d", "sigma_start")
 """Parameters that are noise levels: of 255 in the table, and proportional to the noise below its first level."""
+NEUTRAL = {"bend": 1.0, "extrapolation": 0.0, "tilt": 1.0}
+"""What a parameter is where a row leaves it out and another row has it: the default of the method."""
 FAST_CALLS = (4, 8, 24)
 """The numbers of denoiser calls that the annealed method was tuned for."""
 FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
@@ -76,10 +78,13 @@ def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
 
 
 def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
-    """The methods of a denoiser; unknown gradient steps have `prox-drunet`'s, and what is not tuned is `drunet`'s."""
+    """The methods of a denoiser: those of the table, else those that came with it, else `drunet`'s.
+
+    Unknown gradient steps have those of `prox-drunet`.
+    """
     if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
         name = GRADIENT_STEP
-    own = table.get(name, {})
+    own = {**settings_of(denoiser), **table.get(name, {})}
     # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
     rest = {method: rows for method, rows in table.get(FALLBACK, {}).items() if method.partition(":")[0] not in own}
     return {**rest, **own}
@@ -87,15 +92,15 @@ def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
     """The annealed method's parameters for a number of calls, interpolated between the tuned numbers of calls."""
+    if f"fast-{calls}" in rows_of(shipped_settings(), name_of(denoiser), denoiser):
+        return tuned(denoiser, f"fast-{calls}", sigma)
     low = max((n for n in FAST_CALLS if n <= calls), default=FAST_CALLS[0])
     high = min((n for n in FAST_CALLS if n >= calls), default=FAST_CALLS[-1])
     few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in (low, high))
     share = math.log(calls / low) / math.log(high / low) if low < high else 0.0
-    pairs = {name: zip(few[name].tolist(), many[name].tolist(), strict=True) for name in few}
-    return {
-        name: torch.tensor([_between(a, b, share) for a, b in values], dtype=torch.float64)
-        for name, values in pairs.items()
-    }
+    pairs = (_completed([a, b]) for a, b in zip(_by_picture(few), _by_picture(many), strict=True))
+    rows = [_mixed(a, b, share) for a, b in pairs]
+    return {name: torch.tensor([row[name] for row in rows], dtype=torch.float64) for name in rows[0]}
 
 
 def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
@@ -104,6 +109,7 @@ def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
     Below the first level noise levels scale with the noise, because a network without biases is homogeneous.
     """
     known = sorted(levels)
+    levels = dict(zip(known, _completed([levels[level] for level in known]), strict=True))
     if noise <= known[0]:
         first = levels[known[0]]
         return {name: v * noise / known[0] if name in NOISE_LEVELS else v for name, v in first.items()}
@@ -112,7 +118,27 @@ def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
     low = max(n for n in known if n <= noise)
     high = min(n for n in known if n > noise)
     share = math.log(noise / low) / math.log(high / low)
-    return {name: _between(v, levels[high][name], share) for name, v in levels[low].items()}
+    return _mixed(levels[low], levels[high], share)
+
+
+def _completed(rows: list[Row]) -> list[Row]:
+    """The rows with the same parameters: one that only some of them have is neutral in the others."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    lost = next((name for name in names if name not in NEUTRAL and any(name not in row for row in rows)), None)
+    if lost is not None:
+        raise InputError(f"settings: {lost} is in some rows of a method and not in others: give it in every row")
+    return [{name: row[name] if name in row else NEUTRAL[name] for name in names} for row in rows]
+
+
+def _by_picture(settings: Mapping[str, Tensor]) -> list[Row]:
+    """A row for each picture from parameters that are (B,)."""
+    columns = [values.tolist() for values in settings.values()]
+    return [dict(zip(settings, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _mixed(a: Row, b: Row, share: float) -> Row:
+    """Between two rows with the same parameters: the first for 0, the second for 1."""
+    return {name: _between(value, b[name], share) for name, value in a.items()}
 
 
 def _between(a: float, b: float, share: float) -> float:

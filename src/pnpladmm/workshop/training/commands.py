@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.training.in_loop_plan import InLoopPlan
 from pnpladmm.workshop.training.plan import Penalty, Plan
 
 
@@ -49,39 +50,62 @@ def _penalty(text: str, *names: str) -> Any:
     return _option(text, *names, panel="prox-drunet: a penalty bounds the eigenvalues of its Hessian")
 
 
+# Options that more than one kind of training has. Their names are fields of `Plan`.
+Data = Annotated[Path, typer.Argument(help="Folder of pictures.", metavar="FOLDER")]
+Out = Annotated[Path, typer.Argument(help="Weight file to write, ending in .safetensors.", metavar="FILE")]
+Minutes = Annotated[float | None, _option("Time budget.")]
+Steps = Annotated[int | None, _option("Step budget.")]
+Batch = Annotated[int, _option("Crops per step.")]
+Crop = Annotated[int, _option("Side of a crop in pixels.")]
+Scales = Annotated[str, _option("Sizes at which each picture is used, such as 1,0.75,0.5.")]
+SoftChroma = Annotated[float, _option("Share of crops with colour at half resolution.")]
+LearningRate = Annotated[float, _option("Its highest value.")]
+WarmupSteps = Annotated[int, _option("Steps over which it rises.")]
+Ema = Annotated[float, _option("Decay of the average of the weights.")]
+Seed = Annotated[int, _option("Of all random numbers.")]
+Device = Annotated[str, _option("cpu or cuda.")]
+Compiled = Annotated[bool | None, _option("Default: on GPUs.", "--compile/--no-compile")]
+Resume = Annotated[bool, _option("Continue from the checkpoint, or begin anew.", "--resume/--fresh")]
+LogSteps = Annotated[int, _option("Steps from one line of the log to the next.")]
+CheckpointSeconds = Annotated[float, _option("From one checkpoint to the next.")]
+Validation = Annotated[Path | None, _option("Folder of clean pictures for a table of PSNR.")]
+ValidationSeconds = Annotated[float, _option("From one table to the next.")]
+DataNote = Annotated[str, _option("What the pictures are, for the card of the weights.")]
+
+
 @app.command()
 def run(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(help="Folder of pictures.", metavar="FOLDER")],
-    out: Annotated[Path, typer.Argument(help="Weight file to write, ending in .safetensors.", metavar="FILE")],
+    data: Data,
+    out: Out,
     network: Annotated[str, _option("light, drunet or prox-drunet.")] = Plan.network,
     channels: Annotated[int, _option("3 for colour, 1 for grey.")] = Plan.channels,
-    minutes: Annotated[float | None, _option("Time budget.")] = None,
-    steps: Annotated[int | None, _option("Step budget.")] = None,
-    batch: Annotated[int, _option("Crops per step.")] = Plan.batch,
-    crop: Annotated[int, _option("Side of a crop in pixels.")] = Plan.crop,
-    scales: Annotated[str, _option("Sizes at which each picture is used, such as 1,0.75,0.5.")] = "1",
-    soft_chroma: Annotated[float, _option("Share of crops with colour at half resolution.")] = Plan.soft_chroma,
+    minutes: Minutes = None,
+    steps: Steps = None,
+    batch: Batch = Plan.batch,
+    crop: Crop = Plan.crop,
+    scales: Scales = "1",
+    soft_chroma: SoftChroma = Plan.soft_chroma,
     optimizer: Annotated[str, _option("adamw, or muon with learning rates of about 0.004.")] = Plan.optimizer,
-    learning_rate: Annotated[float, _option("Its highest value.")] = Plan.learning_rate,
-    warmup_steps: Annotated[int, _option("Steps over which it rises.")] = Plan.warmup_steps,
+    learning_rate: LearningRate = Plan.learning_rate,
+    warmup_steps: WarmupSteps = Plan.warmup_steps,
     weak_noise: Annotated[float, _option("Share of crops with noise below 12 (of 255).")] = Plan.weak_noise,
-    ema: Annotated[float, _option("Decay of the average of the weights.")] = Plan.ema,
-    seed: Annotated[int, _option("Of all random numbers.")] = Plan.seed,
-    device: Annotated[str, _option("cpu or cuda.")] = Plan.device,
+    ema: Ema = Plan.ema,
+    seed: Seed = Plan.seed,
+    device: Device = Plan.device,
     precision: Annotated[
         str | None, _option("Default: float32 on CPUs; on GPUs float16, prox-drunet bfloat16.")
     ] = None,
-    compile_network: Annotated[bool | None, _option("Default: on GPUs.", "--compile/--no-compile")] = None,
+    compile_network: Compiled = None,
     start: Annotated[Path | None, _option("Weight file to begin with.")] = None,
-    resume: Annotated[bool, _option("Continue from the checkpoint, or begin anew.", "--resume/--fresh")] = True,
+    resume: Resume = True,
     widths: Annotated[str | None, _option("Channels at each resolution, such as 64,128,256.")] = None,
     blocks: Annotated[int | None, _option("Residual blocks at each resolution.")] = None,
-    log_steps: Annotated[int, _option("Steps from one line of the log to the next.")] = Plan.log_steps,
-    checkpoint_seconds: Annotated[float, _option("From one checkpoint to the next.")] = Plan.checkpoint_seconds,
-    validation: Annotated[Path | None, _option("Folder of clean pictures for a table of PSNR.")] = None,
-    validation_seconds: Annotated[float, _option("From one table to the next.")] = Plan.validation_seconds,
-    data_note: Annotated[str, _option("What the pictures are, for the card of the weights.")] = Plan.data_note,
+    log_steps: LogSteps = Plan.log_steps,
+    checkpoint_seconds: CheckpointSeconds = Plan.checkpoint_seconds,
+    validation: Validation = None,
+    validation_seconds: ValidationSeconds = Plan.validation_seconds,
+    data_note: DataNote = Plan.data_note,
     penalty_weight: Annotated[float, _penalty("Its weight.", "--penalty")] = Penalty.weight,
     penalty_margin: Annotated[float, _penalty("It begins this far below 1.", "--margin")] = Penalty.margin,
     penalty_growth: Annotated[
@@ -97,13 +121,67 @@ def run(
 
     given = dict(context.params)  # the names above are the fields of Plan, and with `penalty_` those of Penalty
     penalty = {name: given.pop(name) for name in list(given) if name.startswith("penalty_")}
-    on_gpu, half = device.startswith("cuda"), "bfloat16" if network == "prox-drunet" else "float16"
-    given["precision"] = precision or (half if on_gpu else "float32")
-    given["compile_network"] = on_gpu if compile_network is None else compile_network
-    given["scales"] = numbers("--scales", scales)
+    _complete(given, half="bfloat16" if network == "prox-drunet" else "float16")
     given["widths"] = whole_numbers("--widths", widths) if widths is not None else None
     given["penalty"] = Penalty(**{name.removeprefix("penalty_"): value for name, value in penalty.items()})
     train(Plan(**given), lambda progress: typer.echo(str(progress)))
+
+
+@app.command()
+def in_loop(
+    context: typer.Context,
+    data: Data,
+    out: Out,
+    network: Annotated[str, _option("light or drunet.")] = InLoopPlan.network,
+    start: Annotated[
+        str | None, _option("Weight file to begin with, or the name of a network. Default: the shipped one.")
+    ] = None,
+    calls: Annotated[int, _option("Denoiser calls of the annealed method.")] = InLoopPlan.calls,
+    settings_of: Annotated[
+        str, _option("Denoiser whose tuned settings of the method are trained on.")
+    ] = InLoopPlan.settings_of,
+    minutes: Minutes = None,
+    steps: Steps = None,
+    batch: Batch = InLoopPlan.batch,
+    crop: Annotated[int, _option("Side of a scene in pixels, before it is blurred.")] = InLoopPlan.crop,
+    scales: Scales = "1",
+    soft_chroma: SoftChroma = InLoopPlan.soft_chroma,
+    grey: Annotated[float, _option("Share of steps with grey pictures.")] = InLoopPlan.grey,
+    learning_rate: LearningRate = InLoopPlan.learning_rate,
+    schedule_rate: Annotated[
+        float, _option("Learning rate of the method's settings; 0 keeps them.")
+    ] = InLoopPlan.schedule_rate,
+    warmup_steps: WarmupSteps = InLoopPlan.warmup_steps,
+    ema: Ema = InLoopPlan.ema,
+    kernels: Annotated[int, _option("Random kernels that the blurs are made of.")] = InLoopPlan.kernels,
+    blurs: Annotated[int, _option("Batches of blurs in use at a time.")] = InLoopPlan.blurs,
+    seed: Seed = InLoopPlan.seed,
+    device: Device = InLoopPlan.device,
+    precision: Annotated[str | None, _option("Of the network. Default: float32 on CPUs, float16 on GPUs.")] = None,
+    compile_network: Compiled = None,
+    resume: Resume = True,
+    log_steps: LogSteps = InLoopPlan.log_steps,
+    checkpoint_seconds: CheckpointSeconds = InLoopPlan.checkpoint_seconds,
+    validation: Validation = None,
+    validation_seconds: ValidationSeconds = InLoopPlan.validation_seconds,
+    data_note: DataNote = InLoopPlan.data_note,
+) -> None:
+    """Train a denoiser on inside the annealed method, on blurred pictures. Give --minutes, --steps or both."""
+    from pnpladmm.denoisers.shipped import weight_file
+    from pnpladmm.workshop.training.in_loop import train_in_loop
+
+    given = dict(context.params)  # the names above are the fields of InLoopPlan
+    _complete(given, half="float16")
+    given["start"] = weight_file(start or network)
+    train_in_loop(InLoopPlan(**given), lambda progress: typer.echo(str(progress)))
+
+
+def _complete(given: dict[str, Any], half: str) -> None:
+    """Put the defaults that depend on the device into the settings of a plan, and numbers for texts."""
+    on_gpu = given["device"].startswith("cuda")
+    given["precision"] = given["precision"] or (half if on_gpu else "float32")
+    given["compile_network"] = on_gpu if given["compile_network"] is None else given["compile_network"]
+    given["scales"] = numbers("--scales", given["scales"])
 
 
 @app.command()

@@ -136,9 +136,8 @@ class Training:
         rate = self.rate_factor * learning_rate(plan.learning_rate, self.step, plan.warmup_steps, self.share)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        clean, noise, sigma = self._draw()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._loss_of(clean, noise, sigma)
+        loss = self._loss_of_step()
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.unscale_(self.optimizer)
         self._add_gradients()
@@ -148,6 +147,11 @@ class Training:
         self.step += 1
         self.average.update(self.step)
         return loss.detach()
+
+    def _loss_of_step(self) -> Tensor:
+        """Draw a batch; returns its loss."""
+        clean, noise, sigma = self._draw()
+        return self._loss_of(clean, noise, sigma)
 
     def _draw(self) -> tuple[Tensor, Tensor, Tensor]:
         """Crops, noise of standard deviation 1, and noise levels of one batch."""

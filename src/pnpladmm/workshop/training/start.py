@@ -5,15 +5,10 @@ from __future__ import annotations
 import torch
 
 from pnpladmm.denoisers.architecture import Network
-from pnpladmm.denoisers.building import new_network, read_network
-from pnpladmm.denoisers.drunet import DRUNet
-from pnpladmm.denoisers.light import LightNet
-from pnpladmm.denoisers.smooth_unet import SmoothUNet
+from pnpladmm.denoisers.building import kind_of, new_network, read_network
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.muon import Muon
 from pnpladmm.workshop.training.plan import Plan
-
-NAMES: dict[type, str] = {DRUNet: "drunet", LightNet: "light", SmoothUNet: "prox-drunet"}
 
 
 def first_network(plan: Plan) -> Network:
@@ -21,7 +16,7 @@ def first_network(plan: Plan) -> Network:
     if plan.start is None:
         return new_network(plan.network, plan.channels, plan.widths, plan.blocks)
     network = read_network(plan.start)
-    name = NAMES[type(network)]
+    name = kind_of(type(network))
     if (name, network.channels) != (plan.network, plan.channels):
         raise InputError(
             f"{plan.start}: holds a {name} for {network.channels} channels, not a {plan.network} for {plan.channels}: "

@@ -1,0 +1,219 @@
+"""Training in the loop: the network learns on what the data steps of the annealed method leave behind.
+
+A step draws crops, blurs them (random_blurs.py), adds noise, restores them by the annealed method (unrolled.py), and
+moves the weights that all calls share, and the method's own parameters (method_schedule.py), towards a smaller loss:
+
+    loss = E log( ||x_K - x||^2 / N  +  FLOOR m(noise) )
+
+`x_K` is the picture after all calls and `m(noise)` about the error that is left at that noise. The logarithm makes it
+the mean PSNR, and the floor keeps pictures that are nearly perfect already from dominating it. The best network for
+this is not the conditional mean at each call: it knows what the blur leaves behind, and is no proximal operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import Gaussian
+from pnpladmm.denoisers.network import mirrored
+from pnpladmm.operators import SpatiallyVaryingBlur
+from pnpladmm.solvers import Annealed, Problem
+from pnpladmm.tensor_files import read_tensors
+from pnpladmm.tensors import InputError
+from pnpladmm.workshop.training.checkpoint import checkpoint_path, read_card
+from pnpladmm.workshop.training.data import soften_chroma
+from pnpladmm.workshop.training.in_loop_plan import InLoopPlan
+from pnpladmm.workshop.training.in_loop_table import restored_psnr
+from pnpladmm.workshop.training.loop import HALF, Progress, Training
+from pnpladmm.workshop.training.method_schedule import TRAINED, MethodSchedule
+from pnpladmm.workshop.training.random_blurs import BlurPool, BlurSource
+from pnpladmm.workshop.training.random_kernels import KernelBank
+from pnpladmm.workshop.training.unrolled import unrolled
+
+WEAKEST, STRONGEST = 0.5, 60.0
+"""Noise levels of the training pictures, of 255."""
+EVEN_IN_LOG = 0.6
+"""Share of the steps whose noise level is even in its logarithm; that of the others is even in itself."""
+FLOOR = 0.05
+LUMA = (0.299, 0.587, 0.114)
+
+Net = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a step restores, and the pictures it should become."""
+
+    problem: Problem
+    clean: Tensor
+    noise: float
+    """Of 255."""
+
+
+class InLoopTraining(Training):
+    """A training of a network, and of the schedule, for `Annealed`."""
+
+    plan: InLoopPlan
+
+    def __init__(self, plan: InLoopPlan) -> None:
+        """As every training, with blurs and a schedule; `extra` holds the schedule, so the checkpoint does."""
+        super().__init__(plan)
+        self.schedule = MethodSchedule(plan.settings_of, plan.calls)
+        if plan.start is not None:
+            self._take_schedule_of_start()
+        self.schedule_optimizer = torch.optim.Adam([self.schedule.logs], plan.schedule_rate, (0.9, 0.99))
+        self._resume_schedule()
+        bank = KernelBank.drawn(plan.kernels, torch.Generator().manual_seed(plan.seed)).to(self.device)
+        source = BlurSource(bank, plan.batch, plan.crop, self.device)
+        self.pool = BlurPool(source, plan.seed, plan.blurs, plan.renew_steps)
+        self._network: Net = self.network
+        if plan.compile_network:
+            self._network = torch.compile(self.network, dynamic=False)
+
+    def scene(self, blur: SpatiallyVaryingBlur, noise: float, grey: bool) -> Scene:
+        """Crops, blurred, with noise (of 255)."""
+        clean = self.pictures.crops(self.plan.batch, blur.scene[0], self.generator).contiguous()
+        if self.plan.soft_chroma:
+            clean = soften_chroma(clean, self.plan.soft_chroma, self.generator)
+        if grey:
+            clean = (torch.tensor(LUMA, device=clean.device).view(1, -1, 1, 1) * clean).sum(1, keepdim=True)
+        blurred = blur.forward(clean)
+        error = torch.empty_like(blurred).normal_(generator=self.generator)
+        return Scene(Problem(blurred + noise / 255 * error, blur, Gaussian(noise / 255)), clean, noise)
+
+    def restored(self, scene: Scene) -> Tensor:
+        """The picture after all calls, with gradients to the network and the schedule."""
+        denoise = self.denoiser_of(self._network)
+        method = Annealed.from_settings(denoise, scene.problem, self.schedule.at(scene.noise), self.plan.calls)
+        return unrolled(scene.problem, method)
+
+    def loss_on(self, scene: Scene) -> Tensor:
+        """`log(error + FLOOR m)` on what was observed, mean over the pictures where it is finite."""
+        error = scene.problem.crop_to_observed(self.restored(scene) - scene.clean).square().mean((1, 2, 3))
+        each = (error + FLOOR * usual_error(scene.noise)).log()
+        finite = each.isfinite()
+        return torch.where(finite, each, 0.0).sum() / finite.sum()
+
+    def denoiser_of(self, network: Net) -> Callable[[Tensor, Any], Tensor]:
+        """The network as `NetworkDenoiser` uses it, with gradients; grey pictures are copied into its channels."""
+        stride, half = self.network.stride, HALF.get(self.plan.precision)
+
+        def denoise(v: Tensor, sigma: Any) -> Tensor:
+            (batch, channels), (height, width) = v.shape[:2], v.shape[2:]
+            copies = self.plan.channels // channels
+            sigma = torch.as_tensor(sigma, dtype=torch.float32, device=v.device)
+            if copies > 1:
+                v, sigma = v.expand(-1, copies, -1, -1), math.sqrt(copies) * sigma
+            padded = mirrored(v, stride).contiguous(memory_format=torch.channels_last)
+            with torch.autocast(self.device.type, half) if half else contextlib.nullcontext():
+                out = network(padded, sigma.expand(batch).contiguous())
+            out = out[..., :height, :width].to(v.dtype)
+            return out.mean(1, keepdim=True) if copies > 1 else out
+
+        return denoise
+
+    def _loss_of_step(self) -> Tensor:
+        """On a new scene."""
+        rng = np.random.default_rng((self.plan.seed, self.step, 3))
+        noise = draw_noise(self.plan.seed, self.step)
+        return self.loss_on(self.scene(self.pool.at(self.step), noise, grey=rng.random() < self.plan.grey))
+
+    def _add_gradients(self) -> None:
+        """Drop what is not finite, and do the step of the schedule, whose rate falls as the network's does."""
+        for parameter in self.network.parameters():
+            if parameter.grad is not None:
+                parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
+        gradient = self.schedule.logs.grad
+        if gradient is None:
+            return
+        share = float(self.optimizer.param_groups[0]["lr"]) / self.plan.learning_rate
+        self.schedule_optimizer.param_groups[0]["lr"] = share * self.plan.schedule_rate
+        gradient.div_(self.scaler.get_scale()).nan_to_num_(0.0, 0.0, 0.0)
+        self.schedule_optimizer.step()
+        self.schedule_optimizer.zero_grad(set_to_none=True)
+
+    def save(self) -> None:
+        """As every training, with the schedule."""
+        state = self.schedule_optimizer.state.get(self.schedule.logs, {})
+        self.extra = {"schedule": self.schedule.logs.detach()}
+        self.extra |= {f"schedule.{key}": torch.as_tensor(value, dtype=torch.float64) for key, value in state.items()}
+        super().save()
+
+    def _resume_schedule(self) -> None:
+        """Take the schedule, and the state of its optimizer, from a checkpoint."""
+        if not self.extra and self.step == 0:
+            return
+        logs, path = self.schedule.logs, checkpoint_path(self.plan.out)
+        if "schedule" not in self.extra or self.extra["schedule"].shape != logs.shape:
+            raise InputError(f"{path}: a checkpoint of another kind of training: move it away to begin anew")
+        with torch.no_grad():
+            logs.copy_(self.extra["schedule"])
+        state = {key.removeprefix("schedule."): value for key, value in self.extra.items() if "." in key}
+        if state:
+            self.schedule_optimizer.state[logs] = {**state, "step": state["step"].float()}
+
+    def _take_schedule_of_start(self) -> None:
+        """The schedule of weights that were trained in the loop already: that of as many calls, else any."""
+        path = self.plan.start
+        assert path is not None
+        card = read_card(read_tensors(path)[1], path)
+        known = card.get("settings", {}) if isinstance(card, dict) else None
+        if not isinstance(known, dict):
+            raise InputError(f"{path}: its card holds no settings that can be read: give other weights")
+        if known:
+            self.schedule.load(known.get(f"fast-{self.plan.calls}", next(iter(known.values()))), str(path))
+
+    def _validate(self) -> dict[str, float]:
+        """PSNR in dB of blurred validation pictures, restored by the annealed method as it is shipped."""
+        assert self.plan.validation is not None
+        network = deepcopy(self.average.network).requires_grad_(False)
+        settings = {noise: self.schedule.at(noise) for noise in (1.0, 10.0, 20.0, 40.0)}
+        self.psnr, pictures = restored_psnr(
+            self.plan.validation, self.denoiser_of(network), settings, self.plan.calls, self.pool.source
+        )
+        self.psnr_on = f"{self.plan.validation.name}, {pictures} pictures, blurred"
+        return self.psnr
+
+    def _note(self) -> str:
+        row = self.schedule.rows()["10"]
+        return "  at noise 10: " + " ".join(f"{key} {row[key]:.3g}" for key in TRAINED)
+
+    def card(self) -> dict[str, Any]:
+        """As for every training, with the settings that belong to the weights."""
+        plan = self.plan
+        return super().card() | {
+            "loss": "logarithm of the squared error of the picture after all calls",
+            "sigma_range": f"{WEAKEST:g}..{STRONGEST:g}/255, noise of the observation",
+            "weak_noise_share": None,
+            "mirrored_ends": None,
+            "calls": plan.calls,
+            "grey_share": plan.grey,
+            "settings": {f"fast-{plan.calls}": self.schedule.rows()},
+        }
+
+
+def draw_noise(seed: int, step: int) -> float:
+    """The noise level (of 255) of a step."""
+    rng = np.random.default_rng((seed, step, 2))
+    if rng.random() < EVEN_IN_LOG:
+        return float(WEAKEST * (STRONGEST / WEAKEST) ** rng.random())
+    return float(rng.uniform(WEAKEST, STRONGEST))
+
+
+def usual_error(noise: float) -> float:
+    """`m(noise)`: about the mean squared error of a restored photograph at a noise level (of 255)."""
+    return 6e-4 * math.sqrt(noise + 1)
+
+
+def train_in_loop(plan: InLoopPlan, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
+    """Train by a plan and return the card; continues from the checkpoint beside `plan.out`."""
+    return InLoopTraining(plan).run(progress)

@@ -1,0 +1,53 @@
+"""The plan of a training in the loop: its settings, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pnpladmm.tensors import InputError
+from pnpladmm.workshop.training.plan import Plan
+
+
+@dataclass(frozen=True)
+class InLoopPlan(Plan):
+    """The settings of one training in the loop: those of every training, and those of blurs and method.
+
+    `start` should be a network that denoises. `crop` is the side of a scene before it is blurred. `weak_noise` and
+    `penalty` are not used.
+    """
+
+    batch: int = 32
+    crop: int = 160
+    learning_rate: float = 4e-4
+    warmup_steps: int = 100
+    calls: int = 8
+    """Denoiser calls of the annealed method."""
+    settings_of: str = "light"
+    """The denoiser whose tuned settings the schedule begins with."""
+    schedule_rate: float = 2e-3
+    """Learning rate of the schedule; it falls as `learning_rate` does. 0 keeps the schedule."""
+    grey: float = 0.12
+    """Share of the steps with grey pictures, which the colour network gets as colour pictures."""
+    kernels: int = 8192
+    """Random kernels that the blurs are made of."""
+    blurs: int = 64
+    """Batches of blurs in use at a time."""
+    renew_steps: int = 3
+    """Steps after which a new one replaces the oldest of them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("calls", 2), ("kernels", 1), ("blurs", 1), ("renew_steps", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} = {getattr(self, name)}: give at least {least}")
+        if not 0 <= self.grey <= 1:
+            raise InputError(f"grey = {self.grey}: give a share between 0 and 1")
+        if not (math.isfinite(self.schedule_rate) and self.schedule_rate >= 0):
+            raise InputError(f"schedule_rate = {self.schedule_rate}: give a number of at least 0")
+        if self.network == "prox-drunet":
+            raise InputError("network = prox-drunet: trained in the loop it would lose its theorem: give another one")
+        if self.channels != 3:
+            raise InputError(
+                f"channels = {self.channels}: give 3: the colour network serves grey pictures too (grey = {self.grey})"
+            )
