@@ -19,7 +19,7 @@ from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.solvers import LADMM, Result, Status, make_method, solve
+from pnpladmm.solvers import LADMM, Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
@@ -78,6 +78,25 @@ def run(
     )
 
 
+def certify_from(
+    start: Tensor,
+    problem: Problem,
+    denoiser: Denoiser,
+    noise: Tensor,
+    iterations: int,
+    strength: float = 1.0,
+    callback: Callback | None = None,
+) -> Result:
+    """Certified iterations from `start`, a picture on the problem's own domain; `noise` (B,) decides their settings.
+
+    The theorem holds from any `x0`, with `z0 = H x0` and the dual that belongs to it.
+    """
+    method = make_method("certified", denoiser, problem, noise, strength)
+    assert isinstance(method, LADMM)
+    method = replace(method, z_start="blurred")
+    return solve(problem, method, iterations, TOLERANCE, start=start, callback=callback)
+
+
 def chosen_denoiser(options: Options) -> Denoiser:
     """The denoiser; networks whose iterations are to converge compute in float32.
 
@@ -134,11 +153,9 @@ def _restore(
         notes.append(
             f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
         )
-        inside = make_method("certified", denoiser, problem, prepared.noise, options.strength)
-        assert isinstance(inside, LADMM)
-        # The theorem holds from any x0, with z0 = H x0 and the dual that belongs to it.
-        inside = replace(inside, z_start="blurred")
-        result = solve(problem, inside, options.certify, TOLERANCE, start=result.image, callback=callback)
+        result = certify_from(
+            result.image, problem, denoiser, prepared.noise, options.certify, options.strength, callback
+        )
     checks = check_residual(problem, result.image)
     return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
 
