@@ -16,6 +16,8 @@ class ToyReader:
 
     def matches(self, path: Path) -> bool:
         """Files that begin with the word."""
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(WORD)) == WORD
 

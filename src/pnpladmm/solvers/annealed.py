@@ -138,7 +138,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
         wrong = next((name for name in settings if name not in names), None)
         if wrong is not None or "sigma_d" not in settings:
             fault = "sigma_d is missing" if wrong is None else f"{wrong} is no parameter of it"
-            raise InputError(f"settings of the annealed method: {fault}: give one of {', '.join(sorted(names))}")
+            raise InputError(f"settings of the annealed method: {fault}; they are {', '.join(sorted(names))}")
         given: dict[str, Any] = {**settings, "calls": calls or DEFAULT_CALLS}
         method = cls(denoiser, **given)
         return replace(method, cg_iterations=_data_steps(problem, method))
