@@ -48,11 +48,6 @@ class Given:
         """Arrays: their pictures are restored as one batch. The pages of a file are restored one after the other."""
         return bool(self.picture.axes)
 
-    @property
-    def is_jpeg(self) -> bool:
-        """JPEG has changed the noise."""
-        return self.picture.format in ("JPEG", "MPO")
-
 
 def as_given(picture: PictureLike, axes: str | None = None) -> Given:
     """The picture in whatever was given; floats as they are."""

@@ -12,7 +12,7 @@ from pnpladmm.data_terms import DataTerm, Gaussian, Poisson, WeightedGaussian
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.samples import fill_blank
-from pnpladmm.restoration.noise import JPEG_NOISE, estimate_noise
+from pnpladmm.restoration.noise import estimate_noise, jpeg_noise
 from pnpladmm.restoration.options import Options
 from pnpladmm.solvers import METHODS, Problem, method_class
 from pnpladmm.tensors import InputError, check_pictures, per_picture
@@ -32,7 +32,6 @@ class Pages:
     """In the picture's own units, and where it is known."""
     noise: Tensor | None = None
     """In [0, 1], (1,) or (B,); None where it is to be estimated."""
-    jpeg: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,10 +134,10 @@ def _noise_level(pages: Pages, pixels: Tensor, valid: Tensor | None, notes: list
         per_picture(noise, pixels)  # one number, or one for each picture
         return noise.expand(len(pixels)).clone()
     noise = estimate_noise(pixels, valid)
-    floor = JPEG_NOISE if pages.jpeg else 0.0
-    least = ", the least that is assumed of a JPEG" if bool((noise < floor).any()) else ""
-    noise = noise.clamp_min(floor)
-    notes.append(f"noise estimated: {', '.join(f'{255 * float(level):.2f}' for level in noise)} of 255{least}")
+    errors = jpeg_noise(pages.picture.metadata.jpeg_step)
+    what = "noise estimated" if not errors else f"noise and JPEG errors (about {255 * errors:.1f}) estimated"
+    noise = (noise.square() + errors**2).sqrt()
+    notes.append(f"{what}: {', '.join(f'{255 * float(level):.2f}' for level in noise)} of 255")
     return noise
 
 

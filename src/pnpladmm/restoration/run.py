@@ -124,7 +124,6 @@ def _pages(
             None if dead is None else page_of(dead, part),
             None if variance is None else (page_of(variance[0], part), page_of(variance[1], part)),
             None if levels is None else page_of(levels, part),
-            given.is_jpeg,
         )
 
 
