@@ -67,7 +67,13 @@ def load_state(path: str | Path, device: str = "cpu") -> State:
 
     Examples
     --------
-    See `save_state`.
+    >>> import tempfile, torch, pnpladmm as pl
+    >>> problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    >>> method = pl.LADMM(pl.load_denoiser("tv"), 0.05, beta=100.0, L_x=110.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pl.save_state(method.init(problem), f"{folder}/state.safetensors")
+    ...     type(pl.load_state(f"{folder}/state.safetensors")).__name__
+    'LADMMState'
     """
     try:
         with safe_open(str(path), framework="pt", device=device) as file:
