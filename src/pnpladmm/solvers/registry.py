@@ -17,9 +17,8 @@ METHODS: Registry[type[Method[Any]]] = Registry("method", "pnpladmm.methods")
 
 
 def method_class(name: str) -> type[Method[Any]]:
-    """The class registered under a name, for what it declares. `LADMM` and `primal_dual` are understood too."""
-    plain = name.lower().replace("_", "-")
-    kind: object = METHODS[plain if name not in METHODS and plain in METHODS else name]
+    """The class registered under a name, for what it declares."""
+    kind: object = METHODS[name]
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise InputError(f"method {name!r}: the entry point names a {type(kind).__name__}, not a subclass of Method")
     return kind
