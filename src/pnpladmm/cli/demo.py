@@ -17,7 +17,7 @@ app = typer.Typer()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the report.")] = Path("demo"),
     denoiser: Denoiser = "light",
-    iterations: Annotated[int, typer.Option(min=1, help="At most so many certified iterations.")] = 20,
+    iterations: Annotated[int, typer.Option(min=1, help="The largest number of certified iterations.")] = 20,
 ) -> None:
     """Blur a picture in four ways at once, restore it, and write pictures and a report."""
     from pnpladmm.demo import run_demo

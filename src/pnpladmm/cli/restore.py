@@ -109,7 +109,8 @@ def _run(jobs: list[Job], as_json: bool) -> None:
 def _tell(console: Console, outcome: Outcome, asked: bool) -> None:
     """What became of a picture; the certificate where one is given or was asked for."""
     console.print(
-        f"{outcome.output}: {outcome.status}, {outcome.iterations} iterations, {outcome.seconds} s, "
+        f"{outcome.output}: {outcome.status}, {outcome.iterations} iteration{'s' * (outcome.iterations != 1)}, "
+        f"{outcome.seconds} s, "
         f"noise {outcome.noise:.2f} of 255",
         markup=False,
         soft_wrap=True,
