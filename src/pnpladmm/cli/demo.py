@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from pnpladmm.cli.options import Denoiser
+from pnpladmm.files import check_writable
 
 app = typer.Typer()
 
@@ -23,6 +24,7 @@ def demo(
     from pnpladmm.demo import run_demo
     from pnpladmm.report import in_words
 
+    check_writable(out / "report.html")
     console = Console(highlight=False, soft_wrap=True)
     for step in run_demo(out, denoiser, iterations, progress=True):
         line = f"{step.title}: {step.psnr:.2f} dB"
