@@ -24,7 +24,8 @@ class Restoration(Result):
 
     `image` is (B, C, H, W) on the picture's own domain, in [0, 1] as the methods see it. `numpy.asarray` of the
     result has the axes, the type and the range of numbers that the picture was given with: a `uint8` array of shape
-    (H, W, 3) comes back as one. `save` writes it with the depth and the metadata of the file that was given.
+    (H, W, 3) comes back as one. Alpha of a file or PIL picture is the last channel. `save` writes it with the depth
+    and the metadata of the file that was given.
     `method`, `state` and `problem` are those of the first page, where a file has several.
 
     Attributes
