@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +161,36 @@ def test_what_a_run_says(run: Run, files: Path) -> None:
     assert "convergence proved" in said["soft, asked"]
     code, out, _ = run(*common, "light", "--json")
     assert json.loads(out)["done"][0]["certificate"]["level"] == "outside"
+
+
+def test_a_failed_picture_writes_nothing_and_the_others_are_restored(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = import_module("pnpladmm.restoration.run")
+    solve, calls = module.solve, []
+
+    def diverges_first(*arguments: Any, **options: Any) -> pnpladmm.Result:
+        result = solve(*arguments, **options)
+        calls.append(result)
+        return result if len(calls) > 1 else replace(result, statuses=(pnpladmm.Status.DIVERGED,))
+
+    monkeypatch.setattr(module, "solve", diverges_first)
+    (files / "z.tif").write_bytes((files / "sharp.tif").read_bytes())
+    options = ["--noise", "3", "--denoiser", "tv", "--iterations", "2"]
+    code, _, err = run("restore", "sharp.tif", "z.tif", "-b", "kernel.npy", "-o", "out", *options)
+    assert code == 1
+    assert f"pnpladmm: sharp.tif: diverged: {pnpladmm.Status.DIVERGED.advice}" in err
+    assert sorted(path.name for path in (files / "out").iterdir()) == ["z.tif", "z.tif.job.json"]
+
+
+def test_noise_beyond_white_is_allowed_on_the_0_255_scale(run: Run, files: Path) -> None:
+    """Files of floats may have a white far above 1."""
+    options = ["--noise", "300", "--denoiser", "tv", "--iterations", "2"]
+    code, _, err = run("restore", "sharp.tif", "-b", "kernel.npy", "-o", "x.tif", *options)
+    assert code == 0, err
+    assert "noise 300.00 of 255" in err
+    code, _, err = run("simulate", "sharp.tif", "-b", "kernel.npy", "--noise", "300", "-o", "y.tif")
+    assert code == 0, err
 
 
 def test_markup_in_names_is_text(run: Run, files: Path) -> None:
@@ -318,6 +351,21 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "picture truncated": (["restore", "cut.png", "-b", "kernel.npy", "-o", "x.png"], 1, "cut.png"),
     "output over input": (["restore", "y.tif", "-b", "kernel.npy", "-o", "y.tif"], 1, "overwrite"),
     "output format unknown": (["restore", "y.tif", "-b", "kernel.npy", "-o", "x.xyz", "--iterations", "2"], 1, "x.xyz"),
+    "output cannot be written": (["restore", "y.tif", "-b", "none.npy", "-o", "whole.png/x.tif"], 1, "x.tif cannot be"),
+    "output of simulate cannot be written": (
+        ["simulate", "sharp.tif", "-b", "none.npy", "-o", "whole.png/x.tif"], 2, "whole.png/x.tif cannot"
+    ),
+    "output of demo cannot be written": (
+        ["demo", "--denoiser", "none", "--out", "whole.png"], 2, "whole.png/report.html cannot"
+    ),
+    "two pictures into a file": (
+        ["restore", "y.tif", "small.tif", "-b", "kernel.npy", "-o", "whole.png"], 2,
+        "whole.png is a file: give a folder for 2 pictures",
+    ),
+    "a picture into a file without a suffix": (
+        ["restore", "y.tif", "-b", "kernel.npy", "-o", "plain"], 2, "or a name such as plain.png"
+    ),
+    "blur is a folder": (["restore", "y.tif", "-b", "folder", "-o", "x.tif"], 1, "folder: is a folder: give a file"),
     "16 bit into JPEG": (["restore", "y.tif", "-b", "kernel.npy", "-o", "x.jpg", "--iterations", "2"], 1, "x.jpg"),
     "blur missing": (["restore", "y.tif", "-b", "none.npy", "-o", "x.tif"], 1, "none.npy"),
     "blur is the picture of a cat": (["restore", "y.tif", "-b", "empty.png", "-o", "x.tif"], 1, "empty.png"),
@@ -338,6 +386,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         ["restore", "counts.npy", "-b", "kernel.npy", "-o", "x.npy", "--linear"], 1, "counts.npy"
     ),
     "inspect without a size": (["inspect", "blur.yaml"], 2, "size"),
+    "inspect a kernel without a size": (["inspect", "kernel.npy"], 2, "--size HxW or --picture FILE"),
     "inspect with a wrong size": (["inspect", "blur.yaml", "--size", "big"], 2, "--size big"),
     "inspect nothing": (["inspect", "none.psf"], 2, "none.psf"),
     "simulate without a blur file": (["simulate", "sharp.tif", "-b", "none.npy", "-o", "y2.tif"], 2, "none.npy"),
@@ -358,6 +407,7 @@ def test_bad_input_is_one_line_and_the_right_exit_code(name: str, run: Run, file
     tifffile.imwrite(files / "small.tif", y[:20, :20])
     (files / "folder").mkdir()
     (files / "empty.png").write_bytes(b"")
+    (files / "plain").write_bytes(b"")
     Image.fromarray((y >> 8).astype(np.uint8)).save(files / "whole.png")
     (files / "cut.png").write_bytes((files / "whole.png").read_bytes()[:200])
     (files / "other.json").write_text('{"a": 1}')

@@ -18,6 +18,7 @@ from pnpladmm.denoisers import (
     weight_of,
 )
 from pnpladmm.denoisers.registry import classical_prior
+from pnpladmm.registry import Registry
 from pnpladmm.tensors import InputError
 
 CLASSICAL = ("tv", "soft", "hard", "tikhonov", "identity")
@@ -83,3 +84,18 @@ def test_a_data_term_says_whether_it_is_quadratic(term: pl.Gaussian, quadratic: 
         z = torch.rand(1, 1, 4, 4)
         expected = 0.5 * (p * (z - y) ** 2).sum()
         torch.testing.assert_close(term.value(z, y)[0].float(), expected)
+
+
+def test_names_are_found_in_any_case_and_with_underscores() -> None:
+    """One rule for methods and denoisers; what is registered keeps its own spelling."""
+    assert load_denoiser("TV").name == "tv"  # type: ignore[attr-defined]
+    assert DENOISERS["Prox_DRUNet"] is DENOISERS["prox-drunet"]
+    assert "PRIMAL_DUAL" in pl.METHODS
+    assert pl.METHODS["Primal_Dual"] is pl.METHODS["primal-dual"]
+    assert "primal dual" not in pl.METHODS
+    assert 3 not in pl.METHODS
+    names: Registry[int] = Registry("thing", "pnpladmm.no_such_group")
+    names.register("A_b")(1)
+    names.register("a-b")(2)
+    assert (names["A_b"], names["a-b"], names["A-B"]) == (1, 2, 1)  # the exact name comes first
+    assert names.names() == ("A_b", "a-b")

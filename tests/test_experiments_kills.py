@@ -151,3 +151,10 @@ def test_an_interrupted_run_is_not_kept(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         make_table(quick(tmp_path), chosen_methods("ista"))
     assert [json.loads(p.read_text())["key"]["method"] for p in (tmp_path / "units").glob("*.json")] == ["observed"]
+
+
+def test_the_spelling_of_a_denoiser_does_not_change_its_digest(tmp_path: Path) -> None:
+    """Names are found in any case: results are stored under the same weights."""
+    found = [quick(tmp_path / name, denoiser_name=name).denoiser_digest for name in ("light", "LIGHT")]
+    assert found[0] == found[1]
+    assert "(" not in found[0]  # of the file, not the name of an object

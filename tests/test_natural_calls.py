@@ -110,7 +110,7 @@ WORKS: dict[str, tuple[Callable[[], pl.Restoration], tuple[int, ...], str]] = {
     "floats up to 255, noise estimated": (lambda: of(grey() * 255), (SIZE, SIZE), "float64"),
     "PIL RGB": (lambda: of(pil()), (SIZE, SIZE, 3), "uint8"),
     "PIL L": (lambda: of(pil("L")), (SIZE, SIZE), "uint8"),
-    "PIL RGBA": (lambda: of(pil("RGBA")), (SIZE, SIZE, 3), "uint8"),
+    "PIL RGBA": (lambda: of(pil("RGBA")), (SIZE, SIZE, 4), "uint8"),
     "PIL opened from a JPEG": (lambda: of(jpeg()), (SIZE, SIZE, 3), "uint8"),
     "Picture": (lambda: of(pl.Picture.from_array(colour())), (SIZE, SIZE, 3), "float64"),
     "PSF as tensor": (lambda: of(grey(), torch.from_numpy(PSF)), (SIZE, SIZE), "float64"),
@@ -263,3 +263,31 @@ def test_a_result_saves_itself(tmp_path: Path) -> None:
     assert "Restoration(24x24x3, " in repr(result)
     assert result.noise.shape == (1,)
     assert isinstance(result, pl.Result)
+
+
+def test_alpha_of_pictures_comes_back_untouched(tmp_path: Path) -> None:
+    """Of a PIL picture, of a file, and of grey with alpha: the last channel, as in an array of RGBA."""
+    opacity = integers(grey(), "uint8")
+    rgba = np.dstack([integers(colour(), "uint8"), opacity])
+    Image.fromarray(rgba).save(tmp_path / "a.png")
+    opaque = np.asarray(of(rgba[..., :3]))
+    for given in (Image.fromarray(rgba), tmp_path / "a.png"):
+        result = of(given)
+        found = np.asarray(result)
+        assert (found.shape, found.dtype.name) == ((SIZE, SIZE, 4), "uint8")
+        np.testing.assert_array_equal(found[..., 3], opacity)
+        np.testing.assert_array_equal(found[..., :3], opaque)
+        result.save(tmp_path / "b.png")
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "b.png")), found)
+    grey_alpha = np.asarray(of(Image.fromarray(rgba).convert("LA")))
+    assert grey_alpha.shape == (SIZE, SIZE, 2)
+    np.testing.assert_array_equal(grey_alpha[..., 1], opacity)
+
+
+def test_one_iteration_is_not_several() -> None:
+    """The result says it in the singular, also the one of a solver."""
+    assert "iteration limit after 1 iteration, noise" in repr(of(grey(), method="ladmm", iterations=1))
+    assert "iteration limit after 2 iterations, noise" in repr(of(grey(), method="ladmm", iterations=2))
+    problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
+    method = pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05)
+    assert "after 1 iteration of LADMM" in repr(pl.solve(problem, method, iterations=1, tolerance=0))

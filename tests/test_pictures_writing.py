@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from picture_cases import SRGB_PROFILE, H, W, exif_block, noise, refused, smooth
-from pnpladmm.pictures import Picture, files, read_picture, write_picture, write_png
+from pnpladmm.pictures import Picture, check_output, files, read_picture, write_picture, write_png
 
 # From one format to another
 
@@ -91,9 +91,13 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path: Path) -> None:
     seen = dataclasses.replace(Picture.from_array(noise((H, W, 3))), alpha=torch.ones(1, 1, H, W))
     real = Picture.from_array(noise((H, W), "float32"))
     cases = [
-        ("a.jpg", deep, "JPEG cannot hold uint16"),
+        (
+            "a.jpg",
+            deep,
+            "JPEG cannot hold uint16 samples: write PNG or .*; in Python: allow_loss=True writes uint8$",
+        ),
         ("a.png", real, "PNG cannot hold float32"),
-        ("a.jpg", seen, "JPEG cannot hold alpha"),
+        ("a.jpg", seen, "JPEG cannot hold alpha: write PNG or TIFF; in Python: allow_loss=True leaves it out$"),
         ("a.fits", Picture.from_array(noise((H, W), "float16")), "FITS cannot hold float16"),
         ("a.png", Picture.from_array(noise((2, 1, H, W))), "PNG holds one page, the picture has 2"),
         ("a.png", Picture.from_array(noise((1, 5, H, W))), "PNG cannot hold 5 channels"),
@@ -110,6 +114,27 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     refused(lambda: write_picture(tmp_path / "folder.png", deep), "is a folder")
     refused(lambda: write_picture(tmp_path / "a.png" / "b.png", deep), "cannot be written")
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_work(tmp_path: Path) -> None:
+    """Nothing is left behind by the check: no temporary file, and no folder that was missing."""
+    picture = Picture.from_array(noise((H, W, 3)))
+    (tmp_path / "file").write_text("here")
+    (tmp_path / "folder.png").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for name, words in {
+        tmp_path / "file" / "x.png": "cannot be written .Not a directory.: give another place",
+        tmp_path / "file" / "deep" / "x.png": "cannot be written .Not a directory",
+        tmp_path / "folder.png": "is a folder: give the name of a file",
+        tmp_path / ("x" * 300) / "x.png": "cannot be written",
+    }.items():
+        refused(lambda n=name: check_output(n, picture), words)
+    if Path("/proc").is_dir():  # a folder that nobody may write to
+        refused(lambda: check_output("/proc/x.png", picture), "/proc/x.png cannot be written")
+        refused(lambda: check_output("/proc/none/x.png", picture), "/proc/none/x.png cannot be written")
+    check_output(tmp_path / "new" / "deep" / "x.png", picture)
+    check_output(tmp_path / "x.png", picture)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_samples_without_data_are_said_where_a_format_cannot_mark_them(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ import torch
 import pnpladmm as pl
 from conftest import picture
 from pnpladmm.blur import gaussian, motion
+from pnpladmm.denoisers import Tikhonov
+from pnpladmm.jobs import Job
 from pnpladmm.metrics import psnr
+from pnpladmm.restoration import Options
 from pnpladmm.restoration.policy import unsaturated
 from pnpladmm.solvers import METHODS, make_method, settings
 from pnpladmm.solvers.certificate import Level
@@ -225,8 +228,12 @@ def test_nan_and_dead_pixels_from_python() -> None:
 BAD = {
     "noise as text": ({"noise": "5"}, "noise '5'"),
     "noise missing": ({"noise": None}, "noise is a NoneType"),
+    "saturation a word": ({"saturation": "no"}, "saturation = 'no': give True or False"),
+    "linear a word": ({"linear": "yes"}, "linear = 'yes': give True or False"),
+    "callback a number": ({"callback": 3}, "callback is an int: give a function"),
+    "method a number": ({"method": 5}, "method is an int: give one of"),
     "method missing": ({"method": None}, "method is a NoneType"),
-    "denoiser a number": ({"denoiser": 5}, "denoiser is a int"),
+    "denoiser a number": ({"denoiser": 5}, "denoiser is an int"),
     "variance of another size": (
         {"noise": "auto", "variance": torch.ones(3, 3)},
         r"the variance map has shape \(3, 3\)",
@@ -314,3 +321,33 @@ def test_richardson_lucy_stops_before_it_fits_the_noise() -> None:
     result = pl.restore(noisy, blur, sigma, "richardson-lucy")
     assert len(result.history) < 10
     assert float(psnr(result.image, sharp)) > float(psnr(noisy, sharp)) - 1
+
+
+def test_a_failed_run_says_so_first_and_is_not_saved(tmp_path: Path) -> None:
+    y, _, blur = observed(32)
+    method = pl.LADMM(Tikhonov(weight=1e-3), 0.01, beta=1 / SIGMA**2, L_x=0.2 / SIGMA**2)
+    failed = pl.restore(y, blur, SIGMA, method, iterations=2000)
+    assert failed.status is pl.Status.DIVERGED
+    said = f"diverged: {pl.Status.DIVERGED.advice}"
+    assert failed.warnings[0] == said
+    assert failed.warnings.count(said) == 1
+    with pytest.raises(pl.InputError) as caught:
+        failed.save(tmp_path / "x.tif")
+    assert str(caught.value) == f"picture: {said}"
+    assert not list(tmp_path.iterdir())
+    good = pl.restore(y, blur, SIGMA, denoiser="tv", iterations=3)
+    assert not any("diverged" in warning for warning in good.warnings)
+    good.save(tmp_path / "x.tif")
+
+
+def test_the_scale_of_the_noise_is_the_callers() -> None:
+    """Python counts from 0 to 1, a job from 0 to 255; only there is a level of white and more allowed."""
+    of_job = Job("y.tif", "k.npy", "x.tif", noise=300.0).options()
+    assert of_job.levels is not None
+    assert of_job.levels.tolist() == [300 / 255]
+    with pytest.raises(pl.InputError, match=r"noise = 300, for pictures in \[0, 1\]: give a number below 1$"):
+        Options(noise=300.0)
+    with pytest.raises(pl.InputError, match=r"for 2\.5 of 255 write noise=2\.5/255"):
+        Options(noise=2.5)
+    with pytest.raises(pl.InputError, match="noise = -3: "):  # as it was given, not divided by 255
+        Job("y.tif", "k.npy", "x.tif", noise=-3)

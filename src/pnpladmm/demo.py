@@ -86,7 +86,7 @@ def run_demo(
     denoiser : str
         The prior.
     iterations : int
-        At most so many certified iterations.
+        The largest number of certified iterations.
     size : int
         Side of the picture.
     progress : bool

@@ -31,12 +31,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     A crash leaves the old file or the new one, never half of one. Folders that are missing are made. Links stay links,
     and the permissions of an old file are kept. What the system refuses is an `InputError` that names `path`.
     """
-    path, name = Path(path), one_line(str(path))
+    name = one_line(str(path))
     beside: Path | None = None
     try:
-        target = Path(os.path.realpath(path))  # a link stays a link: what it points to is replaced
-        if target.is_dir():
-            raise InputError(f"{name} is a folder: give the name of a file")
+        target = _target(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, beside_name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
         os.close(handle)
@@ -51,6 +49,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         if beside is not None:
             beside.unlink(missing_ok=True)
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse, before long work, a file that `replacing` could not write. Nothing is left behind, no folder either.
+
+    A temporary file is made in the folder of `path`; where that is missing, in the nearest one above it.
+    """
+    name = one_line(str(path))
+    try:
+        target = _target(path, name)
+        folder = target.parent
+        while not folder.exists():
+            folder = folder.parent
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{target.name[:40]}.", suffix=".part"):
+            pass
+    except OSError as error:
+        raise InputError(f"{name} cannot be written ({error.strerror or error}): give another place") from error
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -78,6 +93,14 @@ def optional(module: str, purpose: str = "this") -> Any:
 def one_line(text: str) -> str:
     """Text that fits into a message of one line."""
     return "".join(c if c.isprintable() else " " for c in text).strip()[:300]
+
+
+def _target(path: str | Path, name: str) -> Path:
+    """The file to be replaced: a link stays a link, what it points to is replaced."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputError(f"{name} is a folder: give the name of a file")
+    return target
 
 
 def _umask() -> int:

@@ -18,14 +18,16 @@ from pnpladmm.operators import Boundary
 from pnpladmm.pictures import check_output, read_picture
 from pnpladmm.report import summarise_certificate, write_restoration
 from pnpladmm.restoration import Options, Restoration
-from pnpladmm.restore import restore
+from pnpladmm.restore import restore_with
 from pnpladmm.solvers import Status
-from pnpladmm.tensors import InputError, check_positive
+from pnpladmm.tensors import InputError
 
 FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser")
 """Fields of a job that name files it reads; a denoiser may be a name instead."""
 NOT_OPTIONS = ("picture", "blur", "output", "report", "keep_interrupted")
-"""Fields that `restore` does not take by their names."""
+"""Fields that are no settings of a restoration."""
+MAPS = ("mask", "variance", "labels", "positions")
+"""Fields that name files for `restore_with`."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,13 @@ class Job:
 
     def __post_init__(self) -> None:
         """Refuse settings that no picture could use; files are looked at when the job runs."""
-        if self.noise != "auto":
-            check_positive("noise", self.noise)
-        options = self.options()
-        options["has_variance"] = options.pop("variance") is not None
-        Options(**{name: value for name, value in options.items() if name not in FILES or name == "denoiser"})
+        self.options()
 
-    def options(self) -> dict[str, Any]:
-        """The keywords of `restore`."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in NOT_OPTIONS}
-        return values | {"noise": self.noise if self.noise == "auto" else self.noise / 255}
+    def options(self) -> Options:
+        """The settings of `restore`, checked on the job's own scale of the noise."""
+        names = [f.name for f in dataclasses.fields(self) if f.name not in NOT_OPTIONS]
+        values = {name: getattr(self, name) for name in names if name not in FILES or name == "denoiser"}
+        return Options(**values, noise_white=255.0, has_variance=self.variance is not None)
 
 
 @dataclass(frozen=True)
@@ -101,11 +100,9 @@ def run_job(job: Job, progress: bool = False) -> Outcome:
         raise InputError(f"{job.output}: the output would overwrite the picture; give another name")
     check_output(job.output, picture)
     hashes = file_hashes(job)
-    restored = restore(picture, job.blur, **job.options(), progress=progress)
-    status = restored.status
-    if status in (Status.DIVERGED, Status.NON_FINITE):
-        raise InputError(f"{job.picture}: {status.label}: {status.advice}")
-    if status is Status.STOPPED and not job.keep_interrupted:
+    maps = {name: getattr(job, name) for name in MAPS}
+    restored = restore_with(job.options(), picture, job.blur, **maps, progress=progress)
+    if restored.status is Status.STOPPED and not job.keep_interrupted:
         raise Interrupted
     written = restored.save(job.output)
     write_job(job, hashes)
@@ -198,6 +195,8 @@ def _is_file(name: str, value: str) -> bool:
 def _hash(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder: give a file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Named things of one kind, such as methods.
+    """Named things of one kind, such as methods. Names are found in any case, with underscores for hyphens.
 
     Parameters
     ----------
@@ -44,25 +44,37 @@ class Registry(Generic[T]):
         return (*self._things, *(name for name in self._others() if name not in self._things))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._things or name in self._others()
+        return isinstance(name, str) and self._known(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def __getitem__(self, name: str) -> T:
-        if name in self._things:
-            return self._things[name]
-        point = self._others().get(name)
-        if point is None:
+        known = self._known(name)
+        if known is None:
             raise InputError(f"{self.kind} {name!r}: choose one of {', '.join(self.names())}")
+        if known in self._things:
+            return self._things[known]
+        point = self._others()[known]
         try:
             thing: T = point.load()
         except Exception as error:  # whatever the other package does wrong, say whose it is
             raise InputError(f"{self.kind} {name!r}: {point.value} cannot be loaded ({error})") from error
-        return self._things.setdefault(name, thing)
+        return self._things.setdefault(known, thing)
+
+    def _known(self, name: str) -> str | None:
+        """The registered name that `name` stands for: itself, or one that differs in case or in `_` for `-`."""
+        names = self.names()
+        if name in names:
+            return name
+        return next((known for known in names if _plain(known) == _plain(name)), None)
 
     def _others(self) -> dict[str, EntryPoint]:
         """The entry points of other packages."""
         if self._points is None:
             self._points = {point.name: point for point in entry_points(group=self.group)}
         return self._points
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -11,7 +11,7 @@ from pnpladmm.denoisers import Denoiser
 from pnpladmm.operators import Boundary
 from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for, in_own_units
 from pnpladmm.restoration.maps import dead_pixels, variance_map
-from pnpladmm.restoration.options import NoiseLike, Options
+from pnpladmm.restoration.options import NoiseLike, Options, check_callback
 from pnpladmm.restoration.progress import both, progress_bar
 from pnpladmm.restoration.result import Restoration
 from pnpladmm.restoration.run import run
@@ -63,9 +63,9 @@ def restore(
     denoiser : str, path or callable, optional
         A name ("light" by default), a file of weights, or `d(x, sigma)`.
     iterations : int, optional
-        Denoiser calls of `fast` (8), or at most so many iterations of the others.
+        Denoiser calls of `fast` (8), or the largest number of iterations of the others.
     certify : int
-        At most so many iterations of certified LADMM after it; the certificate and the history are about them.
+        The largest number of iterations of certified LADMM after it; the certificate and the history are about them.
     strength : float
         1 is the tuned smoothing; more is smoother.
     boundary : {"unknown", "circular", "replicate", "reflect", "zero"}
@@ -110,6 +110,7 @@ def restore(
     >>> np.asarray(result).shape
     (32, 32)
     """
+    check_callback(callback)
     options = Options(
         noise=noise,
         method=method,
@@ -125,6 +126,22 @@ def restore(
         linear=linear,
         device=device,
     )
+    return restore_with(options, picture, blur, mask, variance, labels, positions, axes, progress, callback)
+
+
+def restore_with(
+    options: Options,
+    picture: PictureLike,
+    blur: BlurLike | None,
+    mask: Any = None,
+    variance: Any = None,
+    labels: Any = None,
+    positions: Any = None,
+    axes: str | None = None,
+    progress: bool = False,
+    callback: Callback | None = None,
+) -> Restoration:
+    """`restore` with settings that are checked already, such as those of a job."""
     given = as_given(picture, axes)
     dead = dead_pixels(mask, given)
     given = in_own_units(given, dead, own_units=options.levels is None)
@@ -133,5 +150,5 @@ def restore(
     inputs = (given, known, dead, variance_map(variance, given), options)
     if not progress:
         return run(*inputs, callback)
-    with progress_bar(Path(given.picture.name).name, (iterations or 8) + certify) as show:
+    with progress_bar(Path(given.picture.name).name, (options.iterations or 8) + options.certify) as show:
         return run(*inputs, both(show, callback))

@@ -12,7 +12,8 @@ from pnpladmm.blur import Blur
 from pnpladmm.operators import Boundary
 from pnpladmm.pictures import Picture
 from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for
-from pnpladmm.tensors import InputError, check_positive
+from pnpladmm.restoration.options import check_scale
+from pnpladmm.tensors import InputError, check_positive, type_words
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,29 @@ def simulate(
     >>> done.picture.pixels.shape, done.blur.size
     (torch.Size([1, 1, 28, 28]), (28, 28))
     """
-    _check(noise, gain, background)
+    return simulate_with(1.0, picture, blur, noise, gain, background, boundary, seed, labels, positions, axes)
+
+
+def simulate_with(
+    noise_white: float,
+    picture: PictureLike,
+    blur: BlurLike,
+    noise: float,
+    gain: float | None,
+    background: float,
+    boundary: Boundary,
+    seed: int,
+    labels: Any = None,
+    positions: Any = None,
+    axes: str | None = None,
+) -> Simulation:
+    """`simulate` with noise on the scale where white is `noise_white`: 255 on the command line."""
+    _check(noise, gain, background, noise_white)
+    noise = noise / noise_white
     sharp = as_given(picture, axes).picture
     model = blur_for(blur, (sharp.pixels.shape[-2], sharp.pixels.shape[-1]), labels, positions)
     if not isinstance(model, Blur):
-        raise InputError(f"blur is a {type(model).__name__}: give a Blur, an array of the PSF or a blur file")
+        raise InputError(f"blur is {type_words(model)}: give a Blur, an array of the PSF or a blur file")
     clean = model.operator("replicate" if boundary == "unknown" else boundary).forward(sharp.pixels)
     if boundary == "unknown":
         clean, sharp, model = _without_border(clean, sharp, model)
@@ -82,11 +101,10 @@ def simulate(
     return Simulation(replace(sharp, pixels=pixels, valid=None, blank_values=None), model)
 
 
-def _check(noise: float, gain: float | None, background: float) -> None:
+def _check(noise: float, gain: float | None, background: float, white: float) -> None:
     if noise < 0 or background < 0:
         raise InputError(f"noise = {noise}, background = {background}: give numbers that are not negative")
-    if noise >= 1:
-        raise InputError(f"noise = {noise:g}, for pictures in [0, 1]: for {noise:g} of 255 write noise={noise:g}/255")
+    check_scale(noise, white)
     if gain is None and background:
         raise InputError(f"background = {background}: it needs a gain, what one count adds to a pixel")
     if gain is not None and noise:

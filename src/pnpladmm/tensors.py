@@ -58,6 +58,12 @@ def version_of(x: Tensor) -> int:
     return -1 if x.is_inference() else x._version
 
 
+def type_words(value: object) -> str:
+    """The type of a value with its article, for errors: `a str`, `an int`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 def check_positive(name: str, value: PerPicture) -> None:
     """Refuse a parameter that is not a finite number above 0."""
     tensor = torch.as_tensor(value, dtype=torch.float64)
@@ -69,7 +75,7 @@ def check_positive(name: str, value: PerPicture) -> None:
 def check_pictures(name: str, x: Tensor) -> None:
     """Refuse what is not a non-empty, finite batch (B, C, H, W) of float32 or float64."""
     if not isinstance(x, Tensor):
-        raise InputError(f"{name} is a {type(x).__name__}: give a torch tensor of shape (B, C, H, W)")
+        raise InputError(f"{name} is {type_words(x)}: give a torch tensor of shape (B, C, H, W)")
     if x.ndim != 4 or x.numel() == 0:
         raise InputError(f"{name} has shape {tuple(x.shape)}: give a non-empty (B, C, H, W)")
     if x.dtype not in (torch.float32, torch.float64):

@@ -17,7 +17,7 @@ from pnpladmm.blur.options import Options, Settings
 from pnpladmm.blur.readers.archives import from_named
 from pnpladmm.blur.reading import fitting, read_blur
 from pnpladmm.blur.registry import read_file
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, type_words
 
 WHAT = (
     "give a PSF (k, k), kernels (P, k, k) with labels or positions, (kernels, weights), "
@@ -91,7 +91,7 @@ def _from_memory(thing: Any, options: Options) -> Blur:
             return from_array("blur", *stacked("blur", thing, options))
     array = to_array("blur", thing)
     if array.dtype.kind in "OUSV":
-        raise InputError(f"blur: a {type(thing).__name__} is no blur: {WHAT}")
+        raise InputError(f"blur: {type_words(thing)} is no blur: {WHAT}")
     return from_array("blur", check_numbers("blur", array), options)
 
 

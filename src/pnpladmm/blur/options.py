@@ -118,7 +118,10 @@ class Options:
     def needed_size(self, name: str, what: str) -> Size:
         """The picture's size, for a model that is defined on any field."""
         if self.size is None:
-            raise InputError(f"{name}: {what} fits any picture: give the picture's size (height, width)")
+            raise InputError(
+                f"{name}: {what} fits any picture: give the picture's size (height, width); "
+                "on the command line --size HxW or --picture FILE"
+            )
         return self.size
 
     def matching_size(self, name: str, what: str, size: Size) -> None:

@@ -53,19 +53,24 @@ def simulate(
 ) -> None:
     """Blur a sharp picture and add noise; save both picture and blur."""
     from pnpladmm.blur import write_blur
-    from pnpladmm.pictures import write_picture
-    from pnpladmm.simulate import simulate as run
+    from pnpladmm.files import check_writable
+    from pnpladmm.pictures import check_output, read_picture, write_picture
+    from pnpladmm.simulate import simulate_with
 
-    done = run(
-        picture,
+    sharp = read_picture(picture)
+    check_output(out, sharp)
+    check_writable(f"{out}.blur.npz")
+    done = simulate_with(
+        255.0,
+        sharp,
         blur,
-        noise / 255,
+        noise,
         gain,
         background,
         boundary,  # type: ignore[arg-type]  # a wrong name is refused with a sentence
         seed,
-        labels=labels,
-        positions=positions,
+        labels,
+        positions,
     )
     written = write_picture(out, done.picture)
     write_blur(f"{out}.blur.npz", done.blur)

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from pnpladmm.cli.options import Denoiser
+from pnpladmm.files import check_writable
 
 app = typer.Typer()
 
@@ -17,12 +18,13 @@ app = typer.Typer()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the report.")] = Path("demo"),
     denoiser: Denoiser = "light",
-    iterations: Annotated[int, typer.Option(min=1, help="At most so many certified iterations.")] = 20,
+    iterations: Annotated[int, typer.Option(min=1, help="The largest number of certified iterations.")] = 20,
 ) -> None:
     """Blur a picture in four ways at once, restore it, and write pictures and a report."""
     from pnpladmm.demo import run_demo
     from pnpladmm.report import in_words
 
+    check_writable(out / "report.html")
     console = Console(highlight=False, soft_wrap=True)
     for step in run_demo(out, denoiser, iterations, progress=True):
         line = f"{step.title}: {step.psnr:.2f} dB"

@@ -24,6 +24,6 @@ Iterations: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Denoiser calls of fast (default 8), or the most iterations of the others.")
 ]
 Certify: TypeAlias = Annotated[
-    int, typer.Option(min=0, help="At most so many iterations after it for which convergence is proved.")
+    int, typer.Option(min=0, help="The largest number of iterations after it for which convergence is proved.")
 ]
 Device: TypeAlias = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")]

@@ -109,7 +109,8 @@ def _run(jobs: list[Job], as_json: bool) -> None:
 def _tell(console: Console, outcome: Outcome, asked: bool) -> None:
     """What became of a picture; the certificate where one is given or was asked for."""
     console.print(
-        f"{outcome.output}: {outcome.status}, {outcome.iterations} iterations, {outcome.seconds} s, "
+        f"{outcome.output}: {outcome.status}, {outcome.iterations} iteration{'s' * (outcome.iterations != 1)}, "
+        f"{outcome.seconds} s, "
         f"noise {outcome.noise:.2f} of 255",
         markup=False,
         soft_wrap=True,
@@ -151,6 +152,10 @@ def _triples(pictures: list[Path] | None, blurs: list[Path] | None, out: Path | 
     outputs = [out / p.name for p in pictures] if as_folder else [out]
     if len(set(outputs)) < len(outputs):
         raise InputError(f"two pictures would be written to {out}/{outputs[0].name}: give them different names")
+    if as_folder and out.is_file():
+        if len(pictures) == 1:
+            raise InputError(f"--out {out} is a file without a suffix: give a folder, or a name such as {out}.png")
+        raise InputError(f"--out {out} is a file: give a folder for {len(pictures)} pictures")
     if as_folder:
         out.mkdir(parents=True, exist_ok=True)
     return list(zip(pictures, blurs, outputs, strict=True))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pnpladmm.denoisers.base import Denoiser, Promise
 from pnpladmm.denoisers.network import NetworkDenoiser
-from pnpladmm.tensors import InputError, PerPicture
+from pnpladmm.tensors import InputError, PerPicture, type_words
 
 
 class CallableDenoiser:
@@ -83,7 +83,7 @@ def as_denoiser(function: Callable[[Tensor, Any], Tensor], promise: Promise = Pr
     tensor([[[[0.5000, 0.5000]]]])
     """
     if not callable(function):
-        raise InputError(f"a {type(function).__name__} is no denoiser: give a callable d(x, sigma)")
+        raise InputError(f"{type_words(function)} is no denoiser: give a callable d(x, sigma)")
     if isinstance(function, nn.Module):
         return ModuleDenoiser(function, promise)
     if isinstance(function, (NetworkDenoiser, CallableDenoiser)) and function.promise is promise:
@@ -94,7 +94,7 @@ def as_denoiser(function: Callable[[Tensor, Any], Tensor], promise: Promise = Pr
 def _checked_output(name: str, restored: object, x: Tensor) -> Tensor:
     """The result of a denoiser, if it is a picture of the shape of x."""
     if not isinstance(restored, Tensor):
-        raise InputError(f"denoiser {name} returned a {type(restored).__name__}: it must return a tensor")
+        raise InputError(f"denoiser {name} returned {type_words(restored)}: it must return a tensor")
     if restored.shape != x.shape:
         raise InputError(
             f"denoiser {name} returned shape {tuple(restored.shape)} for pictures of shape {tuple(x.shape)}"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pnpladmm.operators.norm import NormBound, bound_norm_squared
 from pnpladmm.operators.preconditioning import FormulaPreconditioner, Preconditioner
-from pnpladmm.tensors import InputError, squared_norm
+from pnpladmm.tensors import InputError, squared_norm, type_words
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as ScipyOperator
@@ -201,9 +201,7 @@ def as_operator(operator: Any, like: Tensor | None = None) -> LinearOperator:
         return operator
     if hasattr(operator, "A") and hasattr(operator, "A_adjoint"):
         return PhysicsOperator(operator, like)
-    raise InputError(
-        f"operator is a {type(operator).__name__}: give a pnpladmm operator, or an object with A and A_adjoint"
-    )
+    raise InputError(f"operator is {type_words(operator)}: give a pnpladmm operator, or an object with A and A_adjoint")
 
 
 def check_adjoint(operator: Any, shape: Shape, seed: int = 0) -> float:
@@ -255,7 +253,7 @@ def check_size(name: str, got: tuple[int, int], wanted: tuple[int, int]) -> None
 def shape_of(name: str, x: Any) -> Shape:
     """(B, C, H, W) of what an operator was given, or one line on what is wrong with it."""
     if not isinstance(x, Tensor):
-        raise InputError(f"{name} is a {type(x).__name__}: give a torch tensor of shape (B, C, H, W)")
+        raise InputError(f"{name} is {type_words(x)}: give a torch tensor of shape (B, C, H, W)")
     if x.ndim != 4:
         raise InputError(f"{name} has shape {tuple(x.shape)}: give (B, C, H, W)")
     if x.dtype not in (torch.float32, torch.float64):

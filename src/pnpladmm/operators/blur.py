@@ -16,7 +16,7 @@ from pnpladmm.operators.compression import Compression, compress
 from pnpladmm.operators.convolution import Bank, TransposedBank, bank_cost, make_bank
 from pnpladmm.operators.preconditioner import LocalWiener, Regions, regions_of
 from pnpladmm.operators.windows import BankData, Domain
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, type_words
 
 Order: TypeAlias = Literal["convolve-then-weight", "weight-then-convolve"]
 
@@ -277,7 +277,7 @@ def _real(name: str, values: Any) -> Tensor:
             values = array.astype(array.dtype.newbyteorder("="))
         tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"{name} are a {type(values).__name__} of no numbers: give an array or tensor") from None
+        raise InputError(f"{name} are {type_words(values)} of no numbers: give an array or tensor") from None
     if tensor.is_complex():
         raise InputError(f"{name} have dtype {tensor.dtype}: give real numbers")
     if not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.bfloat16):

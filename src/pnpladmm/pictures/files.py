@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from pnpladmm.files import one_line, replacing
+from pnpladmm.files import check_writable, one_line, replacing
 from pnpladmm.pictures import fits, jpeg, npy, png, tiff
 from pnpladmm.pictures.checks import MAX_BYTES, errors_logged_by
 from pnpladmm.pictures.picture import Picture
@@ -142,11 +142,10 @@ def write_picture(path: str | os.PathLike[str], picture: Picture | object, allow
 
 
 def check_output(path: str | os.PathLike[str], picture: Picture) -> None:
-    """Refuse, before the long work, an output that `write_picture` would refuse after it."""
+    """Refuse, before the long work, an output that `write_picture` or the system would refuse after it."""
     name = one_line(str(path))
     _made_to_fit(picture, _format_of_suffix(Path(path), name), name, allow_loss=False)
-    if Path(path).is_dir():
-        raise InputError(f"{name} is a folder: give the name of a file")
+    check_writable(Path(path))
 
 
 def write_png(path: Path, picture: Tensor) -> None:
@@ -224,8 +223,8 @@ def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) ->
         if not allow_loss:
             others = [other.name for other in FORMATS.values() if picture.dtype in other.dtypes]
             raise InputError(
-                f"{name}: {kind} cannot hold {picture.dtype} samples: write {' or '.join(others)}, "
-                "or allow the loss of depth"
+                f"{name}: {kind} cannot hold {picture.dtype} samples: write {' or '.join(others)}; "
+                f"in Python: allow_loss=True writes {deepest}"
             )
         if picture.scale != 1 and np.dtype(picture.dtype).kind == "f":
             notes.append(f"values are divided by {picture.scale:g} to fit into {deepest}")
@@ -233,7 +232,10 @@ def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) ->
         picture = picture.from_linear().with_depth(deepest)
     if picture.alpha is not None and not form.holds_alpha:
         if not allow_loss:
-            raise InputError(f"{name}: {kind} cannot hold alpha: write PNG or TIFF, or allow the loss of alpha")
+            able = " or ".join(other.name for other in FORMATS.values() if other.holds_alpha)
+            raise InputError(
+                f"{name}: {kind} cannot hold alpha: write {able}; in Python: allow_loss=True leaves it out"
+            )
         picture = replace(picture, alpha=None)
         notes.append("alpha is left out")
     return _with_fitting_metadata(picture, form, notes), notes

@@ -215,7 +215,7 @@ class Picture:
         numpy.ndarray
             The samples, with the axes, type and range of the array that `from_array` got; for pictures of files
             (H, W), (H, W, C) or (pages, C, H, W), with the type of the file. Integers are rounded and clipped to
-            their type. Alpha is not in it.
+            their type. Alpha is the last channel, as in an array of RGBA.
 
         Examples
         --------
@@ -224,7 +224,8 @@ class Picture:
         (3, 8, 9)
         """
         raw, _ = self.to_raw()
-        return np.ascontiguousarray(from_stack(raw.samples, raw.axes))
+        samples = raw.samples if raw.alpha is None else np.concatenate([raw.samples, raw.alpha], 1)
+        return np.ascontiguousarray(from_stack(samples, raw.axes))
 
     @property
     def kind(self) -> tuple[object, ...]:

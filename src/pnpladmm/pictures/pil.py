@@ -11,7 +11,7 @@ from pnpladmm.files import one_line
 from pnpladmm.pictures import exif
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.raw import Raw
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, type_words
 
 MODES = {
     "L": "grey", "LA": "grey", "F": "grey", "I": "grey", "I;16": "grey", "I;16B": "grey", "I;16L": "grey",
@@ -23,7 +23,7 @@ JFIF_UNITS = {0: "none", 1: "inch", 2: "cm"}
 def raw_of(image: Image.Image, name: str) -> Raw:
     """The samples and metadata of a Pillow image, turned upright."""
     if not isinstance(image, Image.Image):
-        raise InputError(f"{name} is a {type(image).__name__}, not a PIL image: use Picture.from_array")
+        raise InputError(f"{name} is {type_words(image)}, not a PIL image: use Picture.from_array")
     try:
         image.load()
     except (OSError, SyntaxError) as error:

@@ -17,7 +17,6 @@ from pnpladmm.report.summary import summarise
 from pnpladmm.restoration import Restoration
 from pnpladmm.solvers import Status
 
-FAILED = (Status.DIVERGED, Status.NON_FINITE)
 GOOD = (Status.CONVERGED, Status.FINISHED)
 
 
@@ -43,7 +42,7 @@ def write_report(folder: Path, title: str, sections: Sequence[Section], text: st
         {
             "section": section,
             "summary": summary,
-            "mark": "good" if section.run.statuses[0] in GOOD else "bad" if section.run.statuses[0] in FAILED else "",
+            "mark": "good" if section.run.statuses[0] in GOOD else "bad" if section.run.statuses[0].failed else "",
             "residual": residual_png(section.run.problem, section.run.state.x),
             "curves": curves(section.run.history),
         }

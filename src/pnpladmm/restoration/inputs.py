@@ -18,7 +18,7 @@ from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.arrays import Array, to_stack
 from pnpladmm.pictures.samples import natural_scale
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, type_words
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,7 +64,7 @@ def as_given(picture: PictureLike, axes: str | None = None) -> Given:
         return Given(_opened(picture))
     if hasattr(picture, "__array__") or (isinstance(picture, list | tuple) and _depth(picture) >= 2):
         return _of_array(np.asarray(picture), _letters(axes))
-    raise InputError(f"picture is {'missing' if picture is None else f'a {type(picture).__name__}'}: {WHAT}")
+    raise InputError(f"picture is {'missing' if picture is None else type_words(picture)}: {WHAT}")
 
 
 def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:

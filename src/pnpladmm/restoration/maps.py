@@ -12,7 +12,7 @@ from torch import Tensor
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.arrays import as_numpy, to_stack
 from pnpladmm.restoration.inputs import Given
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, type_words
 
 
 def dead_pixels(mask: Any, given: Given) -> Tensor | None:
@@ -45,7 +45,7 @@ def _map(name: str, values: Any, given: Given) -> tuple[Tensor, float]:
         return _of_file(name, values, given.picture)
     array = as_numpy(values, f"the {name}")
     if array.dtype.kind not in "biuf":
-        raise InputError(f"the {name} is a {type(values).__name__}: give a file, an array or a tensor")
+        raise InputError(f"the {name} is {type_words(values)}: give a file, an array or a tensor")
     want = tuple(given.picture.pixels.shape)
     axes = given.picture.axes
     # An array of as many axes as the picture's has the same ones; else rows and columns come last, as in torch.

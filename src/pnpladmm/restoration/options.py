@@ -16,7 +16,7 @@ from pnpladmm.denoisers import Denoiser, check_denoiser
 from pnpladmm.operators import Boundary
 from pnpladmm.operators.boundary import check_boundary
 from pnpladmm.solvers import METHODS, Method, method_class
-from pnpladmm.tensors import InputError, check_positive
+from pnpladmm.tensors import InputError, check_positive, type_words
 
 NoiseLike: TypeAlias = "float | Sequence[float] | Tensor | np.ndarray[Any, np.dtype[Any]] | Literal['auto']"
 """A standard deviation for pictures in [0, 1], one for each picture, or `auto`."""
@@ -39,6 +39,8 @@ class Options:
     has_variance: bool = False
     linear: bool = False
     device: str | torch.device | None = None
+    noise_white: float = 1.0
+    """White on the scale of `noise`: 1, or 255 on the command line."""
 
     def __post_init__(self) -> None:
         least = self.method_class.fewest_iterations
@@ -46,7 +48,9 @@ class Options:
         self._check_denoiser()
         self._check_numbers(least)
         check_device(self.device)
-        given = noise_levels(self.noise)
+        _check_switch("saturation", self.saturation)
+        _check_switch("linear", self.linear)
+        given = self.levels
         if given is not None and (self.gain is not None or self.has_variance):
             other = "a variance map" if self.has_variance else f"gain = {self.gain}"
             raise InputError(f"noise beside {other}, which says all about the noise: leave noise out")
@@ -63,15 +67,15 @@ class Options:
 
     @property
     def levels(self) -> Tensor | None:
-        """The noise levels that were given, float64 (1,) or (B,); None for `auto`."""
-        return noise_levels(self.noise)
+        """The noise levels that were given, for pictures in [0, 1], float64 (1,) or (B,); None for `auto`."""
+        return noise_levels(self.noise, self.noise_white)
 
     def _check_denoiser(self) -> None:
         if isinstance(self.denoiser, str | Path):
             check_denoiser(self.denoiser)
         elif self.denoiser is not None and (isinstance(self.denoiser, type) or not callable(self.denoiser)):
             raise InputError(
-                f"denoiser is a {type(self.denoiser).__name__}: give a name, a weight file or a callable d(x, sigma)"
+                f"denoiser is {type_words(self.denoiser)}: give a name, a weight file or a callable d(x, sigma)"
             )
 
     def _check_numbers(self, least: int) -> None:
@@ -86,14 +90,14 @@ class Options:
             raise InputError(f"background = {self.background}: give a finite number that is not negative")
 
 
-def noise_levels(noise: Any) -> Tensor | None:
-    """Noise levels as float64 (1,) or (B,); None for `auto`."""
+def noise_levels(noise: Any, white: float = 1.0) -> Tensor | None:
+    """Noise levels, given where white is `white`, for pictures in [0, 1]: float64 (1,) or (B,); None for `auto`."""
     if isinstance(noise, str):
         if noise.lower() == "auto":
             return None
         raise InputError(f"noise {noise!r}: give a number, one for each picture, or auto")
     if isinstance(noise, bool) or not isinstance(noise, int | float | Sequence | np.generic | np.ndarray | Tensor):
-        raise InputError(f"noise is a {type(noise).__name__}: give a number, one for each picture, or auto")
+        raise InputError(f"noise is {type_words(noise)}: give a number, one for each picture, or auto")
     try:
         values = noise.detach() if isinstance(noise, Tensor) else np.asarray(noise, dtype=np.float64)
         levels = torch.as_tensor(values, dtype=torch.float64).reshape(-1)
@@ -101,10 +105,22 @@ def noise_levels(noise: Any) -> Tensor | None:
         raise InputError(f"noise = {noise!r}: give a number, one for each picture, or auto") from None
     # As it was given, in the words of the caller.
     check_positive("noise", noise if isinstance(noise, int | float) else levels)
-    if bool((levels >= 1).any()):
-        high = f"{float(levels.max()):g}"
-        raise InputError(f"noise = {high}, for pictures in [0, 1]: for {high} of 255 write noise={high}/255")
-    return levels
+    check_scale(float(levels.max()), white)
+    return levels / white
+
+
+def check_scale(noise: float, white: float = 1.0) -> None:
+    """Refuse a level of white or more for pictures in [0, 1]; on the 0-255 scale nobody has mistaken the scale."""
+    if white != 1 or noise < 1:
+        return
+    meant = f"for {noise:g} of 255 write noise={noise:g}/255" if noise < 255 else "give a number below 1"
+    raise InputError(f"noise = {noise:g}, for pictures in [0, 1]: {meant}")
+
+
+def check_callback(callback: object) -> None:
+    """Refuse what cannot be called after an iteration."""
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback is {type_words(callback)}: give a function that takes a Progress")
 
 
 def check_device(device: str | torch.device | None) -> None:
@@ -121,7 +137,12 @@ def _class_of(method: Any) -> type[Method[Any]]:
     names = ", ".join(METHODS)
     if isinstance(method, type) and issubclass(method, Method):
         raise InputError(f"method is the class {method.__name__}: give one of {names}, or an instance of the class")
-    raise InputError(f"method is a {type(method).__name__}: give one of {names}, or a method")
+    raise InputError(f"method is {type_words(method)}: give one of {names}, or a method")
+
+
+def _check_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} = {value!r}: give True or False")
 
 
 def _is_whole(value: object) -> bool:
@@ -134,5 +155,5 @@ def _is_number(value: object) -> bool:
 
 def _number(name: str, value: Any) -> None:
     if not _is_number(value):
-        raise InputError(f"{name} is a {type(value).__name__}: give a number")
+        raise InputError(f"{name} is {type_words(value)}: give a number")
     check_positive(name, float(value))

@@ -15,6 +15,7 @@ from pnpladmm.pictures import Picture, Written, write_picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.noise import ResidualCheck
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
+from pnpladmm.tensors import InputError
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -23,7 +24,8 @@ class Restoration(Result):
 
     `image` is (B, C, H, W) on the picture's own domain, in [0, 1] as the methods see it. `numpy.asarray` of the
     result has the axes, the type and the range of numbers that the picture was given with: a `uint8` array of shape
-    (H, W, 3) comes back as one. `save` writes it with the depth and the metadata of the file that was given.
+    (H, W, 3) comes back as one. Alpha of a file or PIL picture is the last channel. `save` writes it with the depth
+    and the metadata of the file that was given.
     `method`, `state` and `problem` are those of the first page, where a file has several.
 
     Attributes
@@ -33,7 +35,7 @@ class Restoration(Result):
     checks : tuple of ResidualCheck
         Does the residual look like that noise? One per picture.
     warnings : tuple of str
-        What the checks found wrong, one sentence each.
+        What went wrong, one sentence each: first how a failed run ended, then what the checks found.
     notes : tuple of str
         What was estimated or left out, one sentence each.
     problem : Problem
@@ -74,7 +76,14 @@ class Restoration(Result):
         -------
         Written
             The format, the depth, how many samples were clipped, and notes.
+
+        Raises
+        ------
+        InputError
+            Where the run of a picture failed (`status.failed`), or `write_picture` refuses; nothing is written.
         """
+        if self.status.failed:
+            raise InputError(f"{self.before.name}: {self.status.sentence}")
         return write_picture(path, self.picture, not self.before.format if allow_loss is None else allow_loss)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -90,7 +99,8 @@ class Restoration(Result):
         count = len(self.warnings)
         warned = f", {count} warning{'s' * (count > 1)}" if count else ""
         name = self.method.name
-        ended = f"{self.status.label} after {len(self.history)} iterations"
+        rows = len(self.history)
+        ended = f"{self.status.label} after {rows} iteration{'s' * (rows != 1)}"
         return f"Restoration({size}, {name}: {ended}, noise {noise} of 255{warned})"
 
 

@@ -62,6 +62,7 @@ def run(
         left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
     checks = tuple(check for d in done for check in d.checks)
+    failed = [status.sentence for d in done for status in d.result.statuses if status.failed]
     known = blur.notes if isinstance(blur, Blur) else ()
     notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
     image = torch.cat([image, left])
@@ -69,7 +70,7 @@ def run(
         **joined([d.result for d in done], image, len(left)),
         noise=torch.cat([noise, noise.new_full((len(left),), torch.nan)]),
         checks=checks,
-        warnings=tuple(dict.fromkeys(problem for check in checks for problem in check.problems)),
+        warnings=tuple(dict.fromkeys((*failed, *(problem for check in checks for problem in check.problems)))),
         notes=tuple(dict.fromkeys(notes)),
         problem=done[0].prepared.problem,
         picture=_with_image(working, image),

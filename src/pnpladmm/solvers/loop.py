@@ -17,7 +17,7 @@ from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.result import Result, Status
 from pnpladmm.solvers.state import Start, State, keep_finished
 from pnpladmm.solvers.workspace import Workspace
-from pnpladmm.tensors import InputError, squared_norm
+from pnpladmm.tensors import InputError, squared_norm, type_words
 
 DEFAULT_ITERATIONS = 100
 # A picture this many times as large as its data diverges.
@@ -119,7 +119,7 @@ def _result(
     problem: Problem, method: Method[Any], state: State, stopped: bool, history: History, monitor: _Monitor
 ) -> Result:
     statuses = monitor.statuses(_rest(method, state, stopped))
-    failed = [status in (Status.DIVERGED, Status.NON_FINITE) for status in statuses]
+    failed = [status.failed for status in statuses]
     return Result(
         image=monitor.image(state),
         statuses=statuses,
@@ -136,7 +136,7 @@ def _first_state(problem: Problem, method: Method[Any], start: Start | State) ->
         return method.init(problem, start)
     if type(start) is not method.state_type:
         wanted = method.state_type.__name__
-        raise InputError(f"start is a {type(start).__name__}: {method.name} goes on from a {wanted}")
+        raise InputError(f"start is {type_words(start)}: {method.name} goes on from a {wanted}")
     return start
 
 

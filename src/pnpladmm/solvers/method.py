@@ -16,7 +16,7 @@ from pnpladmm.solvers.certificate import MARGIN, Theorem
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.state import PlugAndPlayStateT, Start, State, StateT
 from pnpladmm.solvers.workspace import Workspace
-from pnpladmm.tensors import InputError, PerPicture, check_positive
+from pnpladmm.tensors import InputError, PerPicture, check_positive, type_words
 
 Settings: TypeAlias = Mapping[str, Tensor | float]
 """Parameters by name, numbers or (B,); noise levels for pictures in [0, 1]."""
@@ -134,7 +134,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
     def __post_init__(self) -> None:
         """Check the parameters: all numbers of a method are positive."""
         if not callable(self.denoiser):
-            raise InputError(f"denoiser is a {type(self.denoiser).__name__}: give a callable d(x, sigma)")
+            raise InputError(f"denoiser is {type_words(self.denoiser)}: give a callable d(x, sigma)")
         for f in fields(self):
             if f.name in ("sigma_d", "beta", "L_x", "rho"):
                 check_positive(f.name, getattr(self, f.name))

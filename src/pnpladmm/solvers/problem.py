@@ -12,7 +12,7 @@ from torch import Tensor
 from pnpladmm.data_terms import DataTerm
 from pnpladmm.operators import LinearOperator, NormBound, Shape, as_operator
 from pnpladmm.solvers.colour import ColourPlanes, planes_of_detail
-from pnpladmm.tensors import InputError, check_pictures
+from pnpladmm.tensors import InputError, check_pictures, type_words
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ class Problem:
         """Check that the three fit together."""
         check_pictures("observed", self.observed)
         if not isinstance(self.data_term, DataTerm):
-            raise InputError(
-                f"data_term is a {type(self.data_term).__name__}: give Gaussian, WeightedGaussian or Poisson"
-            )
+            raise InputError(f"data_term is {type_words(self.data_term)}: give Gaussian, WeightedGaussian or Poisson")
         object.__setattr__(self, "operator", as_operator(self.operator, self.observed))
         self.operator.input_shape(cast(Shape, tuple(self.observed.shape)))
         self.data_term.check(self.observed)

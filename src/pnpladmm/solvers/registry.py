@@ -10,18 +10,17 @@ from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.registry import Registry
 from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.problem import Problem
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, type_words
 
 METHODS: Registry[type[Method[Any]]] = Registry("method", "pnpladmm.methods")
 """Method classes by name. An entry point of the group `pnpladmm.methods` names a subclass of `Method`."""
 
 
 def method_class(name: str) -> type[Method[Any]]:
-    """The class registered under a name, for what it declares. `LADMM` and `primal_dual` are understood too."""
-    plain = name.lower().replace("_", "-")
-    kind: object = METHODS[plain if name not in METHODS and plain in METHODS else name]
+    """The class registered under a name, for what it declares."""
+    kind: object = METHODS[name]
     if not (isinstance(kind, type) and issubclass(kind, Method)):
-        raise InputError(f"method {name!r}: the entry point names a {type(kind).__name__}, not a subclass of Method")
+        raise InputError(f"method {name!r}: the entry point names {type_words(kind)}, not a subclass of Method")
     return kind
 
 

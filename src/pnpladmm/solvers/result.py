@@ -46,6 +46,16 @@ class Status(Enum):
         self.label = label
         self.advice = advice
 
+    @property
+    def failed(self) -> bool:
+        """Whether the picture is not to be used: the run diverged, or NaN appeared."""
+        return self in (Status.DIVERGED, Status.NON_FINITE)
+
+    @property
+    def sentence(self) -> str:
+        """The label and the advice in one line."""
+        return f"{self.label}: {self.advice}"
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
@@ -72,7 +82,7 @@ class Result:
 
     def __repr__(self) -> str:
         size, rows = "x".join(str(n) for n in self.image.shape), len(self.history)
-        run = f"{self.status.label} after {rows} iterations of {self.method.name}"
+        run = f"{self.status.label} after {rows} iteration{'s' * (rows != 1)} of {self.method.name}"
         return f"{type(self).__name__}({size}, {run}, {self.certificate.level.value})"
 
     @property

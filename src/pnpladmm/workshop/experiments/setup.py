@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pnpladmm.denoisers import Denoiser, check_denoiser, load_denoiser
+from pnpladmm.denoisers import DENOISERS, Denoiser, check_denoiser, load_denoiser
 from pnpladmm.denoisers.shipped import is_installed, weight_file
 from pnpladmm.restoration import check_device
 from pnpladmm.solvers.settings import Row, Table, read_settings, shipped_settings
@@ -106,7 +106,7 @@ class Setup:
     def denoiser_digest(self) -> str:
         """The digest of the weight file, or the parameters of a classical prior."""
         name = self.chosen_denoiser
-        path = weight_file(name)
+        path = weight_file(self.denoiser_title if name in DENOISERS else name)
         return file_digest(path) if path.is_file() else repr(self.denoiser)
 
     @cached_property

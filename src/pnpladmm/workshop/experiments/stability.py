@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.metrics import PAPER, psnr
-from pnpladmm.solvers import LADMM, Progress, Result, Status
+from pnpladmm.solvers import LADMM, Progress, Result
 from pnpladmm.solvers.settings import Row
 from pnpladmm.workshop.experiments.batches import Batch, columns, solve_all
 from pnpladmm.workshop.experiments.comparison import Compared, chosen_methods
@@ -170,7 +170,7 @@ def _constants(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def diverged(result: Result) -> Tensor:
     """(B,): the picture blew up, or at the end of the run its changes are large and larger than at half time."""
-    blown = [status in (Status.DIVERGED, Status.NON_FINITE) for status in result.statuses]
+    blown = [status.failed for status in result.statuses]
     change = result.history.x_change
     window = max(3, len(change) // 10)
     late = change[-window:].nanmean(0).nan_to_num(0.0)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pnpladmm.solvers import Status
 from pnpladmm.workshop.experiments.batches import Batch, Clock, warm_up
 from pnpladmm.workshop.experiments.comparison import Compared
 from pnpladmm.workshop.experiments.output import write_result
@@ -82,7 +81,7 @@ def _unit(run: Run, judge: Judge) -> Unit:
             "parameters": run.settings,
             "calls": method.calls_after(run.iterations),
             "iterations": run.iterations,
-            "failed": sum(status in (Status.DIVERGED, Status.NON_FINITE) for status in result.statuses),
+            "failed": sum(status.failed for status in result.statuses),
             "certificate": result.certificate.level.value,
             "seconds": seconds,
             "norm_seconds": norm_seconds,
