@@ -20,7 +20,7 @@ Chan).
 
 Why `t` is not always `a`: near the seams of regions the filters are wrong. A filter that amplifies by `1/a` the
 frequencies that the blur has nearly removed (`p S < t`) turns a small error in the data into a large one in the
-picture. Those frequencies are left to the start and to later steps (docs/speed.md has the numbers).
+picture. Those frequencies are left to the start and to later steps (docs/reference/speed.md has the numbers).
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def _data_steps(problem: Problem, method: Annealed) -> Tensor:
 
     They grow like the root of the condition number of `H^T p H + a`, which is up to `L_h / a` and falls from call to
     call, because `a` grows. Early calls get no more than one at the geometric mean of the first and the last noise
-    level: later ones correct them. The factors were measured (docs/speed.md).
+    level: later ones correct them. The factors were measured (docs/reference/speed.md).
     """
     sigma = torch.stack([method.sigma_at(k) for k in range(method.calls)], -1)
     middle = (sigma[..., :1] * sigma[..., -1:]).sqrt()

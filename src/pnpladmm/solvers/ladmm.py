@@ -37,7 +37,7 @@ class LADMM(PlugAndPlay[LADMMState]):
 
     One `H`, one `H^T`, one denoiser call per iteration. Fixed points depend on `sigma_d` and `L_x`; `beta` sets
     speed and stability. Converges for `D = prox` if `beta > L_h` and `L_x > beta ||H||^2`; for convex `f`, any
-    `beta` with `L_x >= beta ||H||^2` (docs/theory.md).
+    `beta` with `L_x >= beta ||H||^2` (docs/reference/theory.md).
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ class LeapingLADMM(LADMM):
     Newton's step to the point where nothing changes any more. Where some `mu` is negative (below `-1 / LARGEST_REACH`,
     as far as rounding allows to tell) changes grow, and the leap is an iteration of ordinary length: a long one would
     lead to lower values of `E` and to worse pictures (12 dB instead of 22 were measured). A leap is a new start, and
-    the theorem holds for any start; as no leap raises the Lagrangian, it covers all iterations (docs/proof.md,
-    statement 7).
+    the theorem holds for any start; as no leap raises the Lagrangian, it covers all iterations
+    (docs/reference/proof.md, statement 7).
 
     The denoiser must be able to evaluate its prior, because the Lagrangian decides which leaps are taken. The state
     holds 12 pictures more than LADMM's.

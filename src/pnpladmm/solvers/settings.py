@@ -2,7 +2,7 @@
 
 The table holds parameters at noise levels of 1, 10, 20 and 40 of 255 for each method of a denoiser, as
 `pnpladmm experiment tune` found them. A denoiser has `drunet`'s parameters where it has none of its own. How each entry
-was found is in docs/results.md.
+was found is in docs/reference/results.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs with a proof (docs/proof.md): certified LADMM, followed for up to a thousand iterations.
+"""Runs with a proof (docs/reference/proof.md): certified LADMM, followed for up to a thousand iterations.
 
 Each picture runs twice, from the observation and after 8 calls of the annealed method, until nothing changes. With a
 gradient step (`prox-drunet`) the certificate rests on what is measured in the run; with a plain network (`drunet`,
