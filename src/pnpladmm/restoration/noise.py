@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.data_terms import Poisson
 from pnpladmm.operators.transforms import Wavelet
 from pnpladmm.solvers import Problem
-from pnpladmm.tensors import InputError, per_picture
+from pnpladmm.tensors import InputError
 
 JPEG_NOISE = 2 / 255
 """JPEG smooths noise away where it is estimated, and adds errors of about this size of its own."""
@@ -81,15 +80,15 @@ class ResidualCheck:
 
 
 def check_residual(problem: Problem, image: Tensor) -> tuple[ResidualCheck, ...]:
-    """The check for each picture; `image` on the problem's own domain."""
-    y, term = problem.observed.double(), problem.data_term
-    mean = problem.operator.forward(image).double()
-    precision = term.precision_of(y)
-    if isinstance(term, Poisson):
-        gain, background = per_picture(term.gain, y), per_picture(term.background, y)
-        mean = mean.clamp_min(0) + background
-        precision = 1 / (gain * mean)
-    assert precision is not None
+    """The check for each picture; none where the data term has no `mean_and_precision`.
+
+    `image` lies on the problem's own domain.
+    """
+    y = problem.observed.double()
+    expected = problem.data_term.mean_and_precision(problem.operator.forward(image).double(), y)
+    if expected is None:
+        return ()
+    mean, precision = expected
     white = (y - mean) * precision.double().sqrt()
     valid = (precision > 0).double().expand_as(white)
     return tuple(_check(w, v) for w, v in zip(white, valid, strict=True))
