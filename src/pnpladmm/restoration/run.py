@@ -19,12 +19,14 @@ from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.solvers import LADMM, Result, Status, make_method, solve
+from pnpladmm.solvers import Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
 TOLERANCE = 1e-4
 """Relative changes below which a picture counts as done."""
+CERTIFYING = "certified"
+"""The method of the iterations that `certify` asks for: convergence is proved of it."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,8 @@ def _restore(
         notes.append(
             f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
         )
-        inside = make_method("certified", denoiser, problem, prepared.noise, options.strength)
-        assert isinstance(inside, LADMM)
-        # The theorem holds from any x0, with z0 = H x0 and the dual that belongs to it.
-        inside = replace(inside, z_start="blurred")
-        result = solve(problem, inside, options.certify, TOLERANCE, start=result.image, callback=callback)
+        proved = make_method(CERTIFYING, denoiser, problem, prepared.noise, options.strength).started_from_blurred()
+        result = solve(problem, proved, options.certify, TOLERANCE, start=result.image, callback=callback)
     checks = check_residual(problem, result.image)
     return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -102,6 +102,10 @@ class LADMM(PlugAndPlay[LADMMState]):
     def prior_weight(self) -> PerPicture:
         """`lambda f = L_x phi`."""
         return self.L_x
+
+    def started_from_blurred(self) -> Self:
+        """With `z0 = H x0`: the theorem holds from any `x0` with the dual that belongs to this `z0`."""
+        return replace(self, z_start="blurred")
 
     def init(self, problem: Problem, start: Start = None) -> LADMMState:
         """`x0`, `z0`, and the dual that belongs to `z0`."""

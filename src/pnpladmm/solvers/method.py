@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Generic, TypeAlias, get_args
+from typing import Any, ClassVar, Generic, Self, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -94,6 +94,13 @@ class Method(ABC, Generic[StateT]):
     def promise(self) -> Promise:
         """What is known of the prior."""
         return Promise.NONE
+
+    def started_from_blurred(self) -> Self:
+        """The method whose variables in the domain of `y` start at `H x0`, so that they fit any start `x0`.
+
+        Runs that go on from the result of another method use it. Methods without such variables return themselves.
+        """
+        return self
 
     @abstractmethod
     def init(self, problem: Problem, start: Start = None) -> StateT:

@@ -86,7 +86,7 @@ def _certified_unit(run: Run, warm: Run, start: str) -> Unit:
         x = batch.start
         if start == "warm":
             x = warm.solve(warm.make_method(), lambda _: None).image
-            method = dataclasses.replace(method, z_start="blurred")
+            method = method.started_from_blurred()
         seen = _Seen(psnr(x, sharp, PAPER))
 
         def look(step: Progress) -> None:
