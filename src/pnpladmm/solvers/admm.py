@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -23,8 +23,8 @@ from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm
 class ADMMState(PlugAndPlayState):
     """`x`, its copy `z` that fits the data, the scaled dual `u`, what the denoiser got, and `g = H^T p (y - Hz)`."""
 
-    z: Tensor
-    u: Tensor
+    z: Tensor = field()
+    u: Tensor = field()
     g: Tensor
 
 

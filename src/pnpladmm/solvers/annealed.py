@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -31,7 +31,7 @@ MOST_STEPS = 40
 class AnnealedState(PlugAndPlayState):
     """`x`, the picture `z` that fits the data, and its gradient `g = H^T p (y - Hz)`."""
 
-    z: Tensor
+    z: Tensor = field()
     g: Tensor
 
 
@@ -134,7 +134,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
         cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
     ) -> Annealed:
         """From the fields that are tuned, with as many steps of conjugate gradient as the problem needs."""
-        names = {field.name for field in fields(cls)} - {"denoiser"}
+        names = {f.name for f in fields(cls)} - {"denoiser"}
         wrong = next((name for name in settings if name not in names), None)
         if wrong is not None or "sigma_d" not in settings:
             fault = "sigma_d is missing" if wrong is None else f"{wrong} is no parameter of it"

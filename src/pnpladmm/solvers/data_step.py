@@ -42,7 +42,7 @@ class NormalSystem:
     @property
     def recordable(self) -> bool:
         """May steps be recorded in a CUDA graph, and used again with another `a`?"""
-        return self.matrix.operator.recordable and getattr(self.precondition, "recordable", False)
+        return self.matrix.operator.recordable and self.precondition is not None and self.precondition.recordable
 
     def set(self, a: Tensor) -> None:
         """Change `a` where it lies in memory, and in the preconditioner."""

@@ -22,8 +22,8 @@ class LADMMState(PlugAndPlayState):
     """`x`, `Hx`, the split `z ~ Hx`, the scaled dual `u = w / beta`, and what the denoiser got."""
 
     Hx: Tensor = field()
-    z: Tensor
-    u: Tensor
+    z: Tensor = field()
+    u: Tensor = field()
 
 
 @METHODS.register("ladmm")
