@@ -1,7 +1,7 @@
 """Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
 
 The table holds parameters at noise levels of 1, 10, 20 and 40 of 255 for each method of a denoiser, as
-`pnpladmm experiment tune` found them. A denoiser has `drunet`'s parameters where it has none of its own. How each entry
+`pnpladmm experiment tune` found them. A denoiser without parameters of its own has those of `FALLBACK`. How each entry
 was found is in docs/reference/results.md.
 """
 
@@ -33,7 +33,10 @@ NEUTRAL = {"bend": 1.0, "extrapolation": 0.0, "tilt": 1.0}
 """What a parameter is where a row leaves it out and another row has it: the default of the method."""
 FAST_CALLS = (4, 8, 24)
 """The numbers of denoiser calls that the annealed method was tuned for."""
-FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
+FALLBACK = "drunet"
+"""The denoiser of the table whose parameters others have, for the methods that they have no parameters for."""
+GRADIENT_STEP_FALLBACK = "prox-drunet"
+"""The same for gradient steps that are not in the table, before `FALLBACK`."""
 TV_WEIGHT = 6.0
 """`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
 
@@ -78,12 +81,12 @@ def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
 
 
 def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
-    """The methods of a denoiser: those of the table, else those that came with it, else `drunet`'s.
+    """The methods of a denoiser: those of the table, else those that came with it, else those of `FALLBACK`.
 
-    Unknown gradient steps have those of `prox-drunet`.
+    Gradient steps that are not in the table have those of `GRADIENT_STEP_FALLBACK`.
     """
     if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
-        name = GRADIENT_STEP
+        name = GRADIENT_STEP_FALLBACK
     own = {**settings_of(denoiser), **table.get(name, {})}
     # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
     rest = {method: rows for method, rows in table.get(FALLBACK, {}).items() if method.partition(":")[0] not in own}
