@@ -142,5 +142,5 @@ class Blur:
         return torch.einsum("pij,pcij->cij", weights, self.kernels)
 
     def noted(self, *notes: str, **changes: Any) -> Blur:
-        """The same blur with more notes, or other fields."""
+        """A copy of the blur with more notes, or other fields."""
         return replace(self, notes=(*self.notes, *notes), **changes)

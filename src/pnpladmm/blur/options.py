@@ -129,7 +129,7 @@ class Options:
             )
 
     def but(self, **changes: Any) -> Options:
-        """The same with other values."""
+        """A copy with other values."""
         return dataclasses.replace(self, **changes)
 
 

@@ -141,13 +141,13 @@ class SpatiallyVaryingBlur(LinearOperator):
         return F.pad(y, self.border_widths, mode="replicate")
 
     def absolute(self) -> LinearOperator:
-        """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
+        """`|sum_i U_i K_i|`, entry by entry. This is the blur itself where no kernel and no weight is negative."""
         if bool((self.kernels >= 0).all()) and bool((self.weights >= 0).all()):
             return self
         return AbsoluteBlur(self)
 
     def compressed(self, tolerance: float = 1e-3, device: str | torch.device | None = None) -> SpatiallyVaryingBlur:
-        """The same blur with fewer kernels and signed weights, off by at most `tolerance` of what it does to a picture.
+        """The blur with fewer kernels and signed weights, off by at most `tolerance` of what it does to a picture.
 
         The error is that of operators/compression.py, and stands in `compression` of the result. For large banks of
         kernels that change smoothly (PSF grids). Refuses where the result is not faster on `device` (default: that of

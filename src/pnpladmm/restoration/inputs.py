@@ -28,8 +28,8 @@ PictureLike: TypeAlias = "str | os.PathLike[str] | Picture | Tensor | Array | Im
 BlurLike: TypeAlias = "str | os.PathLike[str] | Blur | LinearOperator | Tensor | Array | Sequence[Any] | dict[str, Any]"
 """What is taken for a blur; objects with `A` and `A_adjoint` as well."""
 
-BRIGHT = 1.5
-"""Floats whose median is above this are in other units than [0, 1]."""
+MAX_UNIT_MEDIAN = 1.5
+"""Floats whose median is above this are not in [0, 1]. Single bright pixels above 1 are allowed."""
 WHAT = "give a file, an array, a tensor, a PIL image or a Picture"
 
 
@@ -91,7 +91,7 @@ def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:
         if scale == 1:
             return given
         return replace(given, picture=replace(picture, pixels=picture.pixels / scale, scale=scale))
-    if float(known.abs().median()) > BRIGHT:
+    if float(known.abs().median()) > MAX_UNIT_MEDIAN:
         raise InputError(
             f"picture has values up to {float(known.max()):g} beside a noise level, which is for [0, 1]: divide both "
             "by the white of the picture, or leave noise out"
