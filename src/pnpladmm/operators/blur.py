@@ -58,7 +58,7 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     steps_per_root_condition = 0.25
     compression: Compression | None = None
-    """What was lost, where it was compressed."""
+    """The error of the compression; None for a blur that was not compressed."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         self.boundary, self.order = boundary, order
         self.kernels, self.weights = _check(kernels, weights)
         self.channels_alike = self.kernels.shape[2] == 1
-        # What a subclass does in Python would be recorded once and never done again.
+        # Python code of a subclass would run while the graph is recorded and never again.
         self.recordable = type(self) is SpatiallyVaryingBlur
         kh, kw = self.kernels.shape[-2:]
         h, w = self.weights.shape[-2:]
@@ -130,7 +130,7 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     @property
     def crop_offset(self) -> tuple[int, int] | None:
-        """With `unknown` the picture is a crop of the scene."""
+        """Where the picture lies in the scene, if the boundary is `unknown`; else None."""
         kh, kw = self.kernels.shape[-2:]
         return (kh - 1 - kh // 2, kw - 1 - kw // 2) if self.boundary == "unknown" else None
 

@@ -116,7 +116,7 @@ class LocalWiener(Preconditioner):
         self.filters = [Filter(patch, precision, seen, a, regions.floor) for patch in regions.patches]
 
     def set(self, a: Tensor) -> None:
-        """Another `a`, of the same shape: the filters change where they lie."""
+        """Use another `a` of the same shape; the filters change in place."""
         for each in self.filters:
             each.set(a)
 
@@ -147,11 +147,11 @@ class Filter:
         self.wiener = self._made(a)
 
     def set(self, a: Tensor) -> None:
-        """For another `a` of the same shape."""
+        """Change the filters to another `a` of the same shape."""
         self._made(a, out=self.wiener)
 
     def __call__(self, r: Tensor) -> Tensor:
-        """Of what lies in the window."""
+        """Filter the part of `r` that lies in the window."""
         return self.patch.filtered(r, self.wiener)
 
     def _made(self, a: Tensor, out: Tensor | None = None) -> Tensor:

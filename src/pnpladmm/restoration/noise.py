@@ -1,4 +1,4 @@
-"""How much noise there is before a restoration, and whether what is left after it looks like that noise."""
+"""Estimate the noise before a restoration, and check after it whether the residual looks like that noise."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pnpladmm.solvers import Problem
 from pnpladmm.tensors import InputError
 
 JPEG_NOISE = 2 / 255
-"""JPEG smooths noise away where it is estimated, and adds errors of about this size of its own."""
+"""The least noise level assumed of a JPEG, in [0, 1]. JPEG removes the noise that the estimate sees, and adds errors of
+about this size."""
 
 # Median of |n| for n of standard deviation 1.
 MEDIAN_OF_NORMAL = 0.67449
-# A detail this small beside the brightest pixel is rounding, not noise.
+# A detail smaller than this share of the brightest pixel is rounding, not noise.
 FLAT = 1e-9
-# What a fit may leave before we call it structured, too large or too small; measured in tests/test_noise.py.
+# Beyond these limits a residual is called structured, too large or too small; measured in tests/test_noise.py.
 STRUCTURED = 0.1
 TOO_LARGE = 1.15
 TOO_SMALL = 0.7
@@ -51,12 +52,12 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class ResidualCheck:
-    """What `y - Hx` looks like beside the noise that was assumed."""
+    """The residual `y - Hx` compared with the noise that was assumed."""
 
     size: float
-    """Its root mean square over the noise level: about 1."""
+    """Its root mean square divided by the noise level: about 1 for a good fit."""
     correlation: float
-    """Mean correlation of neighbouring pixels: about 0."""
+    """Mean correlation of neighbouring pixels: about 0 for a good fit."""
 
     @property
     def problems(self) -> tuple[str, ...]:

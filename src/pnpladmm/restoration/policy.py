@@ -1,4 +1,4 @@
-"""What is decided about a picture: which pixels count, how strong the noise is, which data term that makes."""
+"""Decisions before a restoration: which pixels count, how strong the noise is, and the data term for it."""
 
 from __future__ import annotations
 

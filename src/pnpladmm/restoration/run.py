@@ -31,7 +31,7 @@ CERTIFYING = "certified"
 
 @dataclass(frozen=True)
 class Done:
-    """What became of some pages."""
+    """The result of some pages."""
 
     prepared: Prepared
     result: Result
@@ -60,7 +60,7 @@ def run(
     image = torch.cat([d.result.image for d in done])
     # Pages that an interrupt left out stay as they were.
     left = working.pixels[len(image) :].to(image)
-    if left.shape[1:] != image.shape[1:]:  # an operator that changes the size: there is nothing to put in their place
+    if left.shape[1:] != image.shape[1:]:  # the operator changes the size: no picture could replace them
         left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
     checks = tuple(check for d in done for check in d.checks)

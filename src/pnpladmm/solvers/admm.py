@@ -116,7 +116,7 @@ class ADMM(PlugAndPlay[ADMMState]):
         return problem.data_term.value(problem.operator.forward(state.z), problem.observed) + prior + coupling
 
     def theorem(self, problem: Problem) -> Theorem:
-        """None that could be checked."""
+        """No theorem with conditions that could be checked."""
         return Theorem(
             missing="ADMM's theorems need an exact data step (or errors that sum up to something finite); "
             "conjugate gradient to a tolerance gives neither"

@@ -21,7 +21,7 @@ from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
 
 SIGMA_START = 49 / 255
-"""Where the schedule begins by default: strong enough to forget the blurred start of a photograph."""
+"""The first noise level of the schedule by default: strong enough to forget the blurred start of a photograph."""
 DEFAULT_CALLS = 8
 MOST_STEPS = 40
 """More steps of conjugate gradient than this do not change the picture."""
@@ -119,7 +119,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
     def for_noise(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
     ) -> Method[Any]:
-        """With tuned parameters. Convex priors get LADMM, which converges for them and does not need the schedule."""
+        """The method with tuned parameters; for convex priors LADMM, which converges for them and needs no schedule."""
         if promise_of(denoiser) is Promise.CONVEX:
             return LADMM.for_noise(denoiser, problem, sigma, strength, calls)
         return super().for_noise(denoiser, problem, sigma, strength, calls)
@@ -185,7 +185,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
         return AnnealedState(x=x, z=z, g=g, iteration=s.iteration + 1)
 
     def theorem(self, problem: Problem) -> Theorem:
-        """None."""
+        """No theorem covers this method."""
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
     def data_step(self, problem: Problem, iteration: int) -> DataStep:

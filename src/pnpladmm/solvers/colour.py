@@ -18,7 +18,7 @@ from pnpladmm.operators import LinearOperator
 MAX_CHANNELS = 4
 """With more channels, mixing them costs more than it saves."""
 MIN_STEPS = 2
-"""Steps that a plane gets however weak it is, unless the strongest plane has fewer."""
+"""The fewest steps of a plane, however weak it is, unless the strongest plane has fewer."""
 OUTLIER_QUANTILE = 0.99
 """Pixels with more detail than this share of all pixels are shortened to that quantile: a few hot pixels must not
 decide which mixtures of channels the planes are."""

@@ -61,7 +61,7 @@ class History:
     denoiser_calls: Tensor
     """So far, shape (iterations,)."""
     rounding: float
-    """Relative rounding of the sums above: smaller changes of `lagrangian` are no information."""
+    """Relative rounding error of the sums above: smaller changes of `lagrangian` mean nothing."""
 
     def __len__(self) -> int:
         """Iterations done."""
@@ -82,7 +82,7 @@ class Recorder:
     def __init__(
         self, problem: Problem, method: Method[Any], reference: Tensor | None, everything: bool = True
     ) -> None:
-        """Without `everything` only the changes are kept."""
+        """Record each row in full, or only the relative changes if `everything` is False."""
         self.problem, self.method, self.everything = problem, method, everything
         self.reference = None if reference is None else _check_reference(problem, reference)
         self.rows: list[dict[str, Tensor | None]] = []

@@ -94,15 +94,15 @@ class LeapingLADMM(LADMM):
             raise InputError(f"every = {self.every}: give at least 3 iterations, a leap is made from their differences")
 
     def calls_after(self, iterations: int) -> int:
-        """One per iteration and one per leap."""
+        """Denoiser calls: one per iteration and one per leap."""
         return iterations + min(iterations // self.every, MAX_LEAPS)
 
     def init(self, problem: Problem, start: Start = None) -> LeapingState:
-        """LADMM's, with an empty memory."""
+        """The first state of LADMM, with an empty memory."""
         return self._with_memory(super().init(problem, start))
 
     def step(self, problem: Problem, state: LADMMState) -> LeapingState:
-        """LADMM's, and a leap where one is due."""
+        """An iteration of LADMM, and every few iterations a leap."""
         old, s = self._with_memory(state), super().step(problem, state)
         before, v = old.denoised_from, s.denoised_from
         assert v is not None  # every step denoises
@@ -121,7 +121,7 @@ class LeapingLADMM(LADMM):
         return None if phi is None else torch.as_tensor(self.L_x, dtype=phi.dtype, device=phi.device) * phi
 
     def _with_memory(self, state: LADMMState) -> LeapingState:
-        """The state itself, or at the start LADMM's with an empty memory."""
+        """The state as it is; a state of LADMM at the start gets an empty memory."""
         if isinstance(state, LeapingState):
             return state
         if state.iteration:
@@ -133,11 +133,11 @@ class LeapingLADMM(LADMM):
     def _phi(self, x: Tensor, v: Tensor) -> Tensor:
         phi = self.denoiser.prior(x, v, self.sigma_d) if isinstance(self.denoiser, EvaluablePrior) else None
         if phi is None:
-            raise InputError("this denoiser cannot tell its prior: leaps need it; use LADMM")
+            raise InputError("this denoiser cannot evaluate its prior, which leaps need: use LADMM")
         return phi
 
     def theorem(self, problem: Problem) -> Theorem:
-        """LADMM's for any `f`. The statement for convex `f` is about iterations without leaps between them."""
+        """The theorem of LADMM for any `f`. Its statement for convex `f` is about iterations without leaps."""
         statement = "the augmented Lagrangian never rises, the changes of all iterations go to 0, and every limit point"
         statement = f"{statement} of theirs is a critical point of E"
         return replace(super().theorem(problem), convex=None, general_statement=statement)
@@ -186,14 +186,14 @@ class Certified(LADMM):
     def convex_settings(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0
     ) -> dict[str, Tensor]:
-        """For the `L_x` that `LADMM.certified` will choose: `MARGIN^2 L_h ||H||^2`."""
+        """Settings for the `L_x` that `LADMM.certified` will choose: `MARGIN^2 L_h ||H||^2`."""
         weight = torch.full_like(sigma, strength**2 * convex_weight(denoiser))
         L_x = problem.L_h() * problem.proven_norm_for("certified LADMM")
         return {"sigma_d": (weight / L_x).sqrt() / MARGIN}
 
 
 def _followed(past: Tensor, now: Tensor) -> Tensor:
-    """`past` with `now` at its end, without its oldest."""
+    """`past` without its oldest entry and with `now` at its end."""
     return torch.cat([past[:, 1:], now.unsqueeze(1)], 1)
 
 

@@ -78,7 +78,7 @@ class Method(ABC, Generic[StateT]):
 
     @property
     def name(self) -> str:
-        """As it is printed."""
+        """The name that is printed."""
         return type(self).__name__
 
     def calls_after(self, iterations: int) -> int:
@@ -150,7 +150,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
     def for_noise(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
     ) -> Method[Any]:
-        """With tuned parameters; for convex priors with those that their weight asks for."""
+        """The method with tuned parameters; for convex priors with parameters for the weight of the prior."""
         if promise_of(denoiser) is Promise.CONVEX:
             return cls.from_settings(denoiser, problem, cls.convex_settings(denoiser, problem, sigma, strength), calls)
         powers = {"sigma_d": 1, "lambda": 2, "mu": 2}
@@ -165,7 +165,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
 
     @classmethod
     def convex_settings(cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0) -> Settings:
-        """For convex priors: `lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the step sizes are."""
+        """Settings for convex priors: `lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the step sizes are."""
         weight = torch.full_like(sigma, strength**2 * tables.convex_weight(denoiser))
         L_x = cls.convex_L_x(problem, sigma)
         return {"sigma_d": (weight / L_x).sqrt(), "lambda": weight, "ratio": MARGIN}
