@@ -191,7 +191,7 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     @property
     def border_widths(self) -> tuple[int, int, int, int]:
-        """What the scene has beyond the observation: left, right, top, bottom."""
+        """Pixels of the scene beyond the observation: left, right, top, bottom."""
         (top, left), (h, w), (rows, columns) = self.crop_offset or (0, 0), self.scene, self.observed
         return left, w - columns - left, top, h - rows - top
 
@@ -229,7 +229,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         return self._banks[key]
 
     def _whole(self, bank: Bank) -> bool:
-        """Does the bank take the picture as it is?"""
+        """Does the bank take the picture without an extension?"""
         return self.extension is None or bank.extended == self.scene
 
     def _extend(self, x: Tensor, bank: Bank) -> Tensor:

@@ -82,7 +82,7 @@ class Composition(LinearOperator):
         return Composition(outer, inner)
 
     def norm_squared(self, shape: Shape | None = None) -> NormBound:
-        """Bounded as a whole where the entries allow it; else by the product of bounds, up to 4 times too large."""
+        """A bound of the whole if `absolute` is known; else the product of the two bounds, up to 4 times too large."""
         shape = shape or self.domain
         if shape is None or self.absolute() is None:
             product = self.outer.norm_squared(

@@ -73,7 +73,7 @@ class Patch:
 
     @classmethod
     def of(cls, pictures: slice, window: tuple[slice, slice], root: Tensor, power: Tensor, fft_size: Size) -> Patch:
-        """Sorted by the numbers of regions."""
+        """A patch with its pictures sorted by their numbers of regions."""
         order = KernelOrder.from_weights(root)
         return cls(pictures, window, order.reorder_kernels(root), order.reorder_kernels(power), fft_size, order)
 
@@ -97,7 +97,7 @@ class Regions:
 
     patches: tuple[Patch, ...]
     border_widths: tuple[int, int, int, int]
-    """What the scene has beyond the observation: left, right, top, bottom."""
+    """Pixels of the scene beyond the observation: left, right, top, bottom."""
     floor: Tensor
 
 
@@ -133,7 +133,7 @@ class LocalWiener(Preconditioner):
 
 
 class Filter:
-    """What `M^-1` does in one patch."""
+    """The part of `M^-1` in one patch."""
 
     def __init__(self, patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> None:
         """`seen`: 1 where a pixel is observed, where precision is a map of the scene."""
@@ -274,7 +274,7 @@ def _boxes(root: Tensor, correlation: Tensor, whole: Size) -> list[Patch]:
 
 
 def _wrapped(values: Tensor, size: Size, origin: Size) -> Tensor:
-    """`values` (..., m, n) on a torus of `size`, index `origin` at 0; what reaches beyond it is added."""
+    """`values` (..., m, n) on a torus of `size`, index `origin` at 0; values that wrap round are added."""
     for axis, n, at in zip((-2, -1), size, origin, strict=True):
         index = (torch.arange(values.shape[axis], device=values.device) - at) % n
         shape = list(values.shape)

@@ -1,4 +1,4 @@
-"""What a picture file says besides its pixels."""
+"""Metadata of a picture file: all that it contains besides the pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the formats exchange with the rest: the samples as a file holds them, and its metadata."""
+"""`Raw`, which readers return and writers get: the samples as a file holds them, and its metadata."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _without_outliers(flat: Tensor) -> Tensor:
 
 
 def _mixed(matrix: Tensor, x: Tensor) -> Tensor:
-    """`sum_j matrix_ij x_j`. Not as a matrix product, which may run with fewer digits."""
+    """`sum_j matrix_ij x_j`, not computed as a matrix product, which may have fewer digits."""
     mixed = torch.empty_like(x)
     first, *others = x.unbind(1)
     for plane, row in zip(mixed.unbind(1), matrix[..., None, None].unbind(1), strict=True):

@@ -104,11 +104,11 @@ class LADMM(PlugAndPlay[LADMMState]):
         return self.L_x
 
     def started_from_blurred(self) -> Self:
-        """With `z0 = H x0`: the theorem holds from any `x0` with the dual that belongs to this `z0`."""
+        """The method with `z0 = H x0`: the theorem holds from any `x0` with the dual that belongs to this `z0`."""
         return replace(self, z_start="blurred")
 
     def init(self, problem: Problem, start: Start = None) -> LADMMState:
-        """`x0`, `z0`, and the dual that belongs to `z0`."""
+        """The state of `x0`, `z0`, and the dual that belongs to `z0`."""
         x = start_picture(problem, start)
         Hx = problem.operator.forward(x)
         z = self._z0(problem, Hx)

@@ -198,7 +198,7 @@ def _followed(past: Tensor, now: Tensor) -> Tensor:
 
 
 def _extra_step(points: Tensor, moves: Tensor, v: Tensor, f: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-    """What a leap from `v` adds to `v + f(v)`, from earlier points and `f` there, each (B, n, C, H, W).
+    """The term that a leap from `v` adds to `v + f(v)`, from earlier points and `f` there, each (B, n, C, H, W).
 
     Also returns where changes shrink along all known directions, (B,): elsewhere a leap adds nothing.
     """

@@ -119,7 +119,7 @@ class Method(ABC, Generic[StateT]):
         """The conditions under which something is proved of this method, with this problem's numbers."""
 
     def blurred(self, problem: Problem, state: StateT) -> Tensor:
-        """`Hx`: the state's, or computed here."""
+        """`Hx`, from the state or computed here."""
         return problem.operator.forward(state.x) if state.Hx is None else state.Hx
 
     def objective(self, problem: Problem, state: StateT) -> Tensor | None:
@@ -194,7 +194,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
 
     @property
     def promise(self) -> Promise:
-        """The denoiser's."""
+        """The promise of the denoiser."""
         return promise_of(self.denoiser)
 
     def denoise(self, v: Tensor, sigma: PerPicture | None = None) -> Tensor:

@@ -63,7 +63,7 @@ class Problem:
 
     @property
     def pictures(self) -> int:
-        """B."""
+        """Number of pictures, B."""
         return self.shape[0]
 
     @cached_property
