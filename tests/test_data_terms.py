@@ -117,3 +117,20 @@ def test_a_precision_map_is_moved_once_and_keeps_its_digits() -> None:
     assert term.precision_of(torch.ones(SHAPE)) is single
     # float64 again: not by way of the float32 copy.
     assert torch.equal(term.precision_of(observation()), exact)
+
+
+def test_mean_and_precision_are_those_of_the_noise() -> None:
+    """Of a hundred thousand draws, with a blurred picture that is below 0 at some pixels."""
+    generator = torch.Generator().manual_seed(4)
+    z = torch.tensor([-0.3, 0.0, 0.4, 2.0], dtype=torch.float64).view(1, 1, 2, 2)
+    gain, background = 0.5, 0.7
+    y = gain * torch.poisson(((z.clamp_min(0) + background) / gain).expand(100_000, -1, -1, -1), generator)
+    mean, precision = pl.Poisson(gain, background).mean_and_precision(z, y[:1])
+    assert torch.allclose(y.mean(0, keepdim=True), mean, rtol=0.01)
+    assert torch.allclose(y.var(0, keepdim=True), 1 / precision, rtol=0.02)
+
+    weights = torch.tensor([[0.0, 1.0], [4.0, 9.0]], dtype=torch.float64)
+    quadratic = pl.WeightedGaussian(weights).mean_and_precision(z, y[:1])
+    assert quadratic is not None
+    assert torch.equal(quadratic[0], z)
+    assert torch.equal(quadratic[1], weights)

@@ -142,3 +142,18 @@ def test_pages_are_short(page: Path) -> None:
     most = MOST_WORDS["reference" if page in REFERENCE else "guide"]
     words = len(page.read_text().split())
     assert words <= most, f"{words} words"
+
+
+def named_pages() -> Iterator[tuple[Path, str]]:
+    """All paths `docs/...` in the code, with the file that names them."""
+    for folder in ("src", "tests", "benchmarks", "examples"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for path in re.findall(r"\bdocs/[\w./-]*\w/?", file.read_text()):
+                yield file, path
+
+
+def test_pages_named_in_the_code_exist() -> None:
+    found = list(named_pages())
+    assert len(found) >= 10
+    for file, path in found:
+        assert (ROOT / path).exists(), f"{file.relative_to(ROOT)} names {path}: no such page"

@@ -37,7 +37,7 @@ def test_a_certified_run_is_checked_and_its_lagrangian_falls() -> None:
 
 @pytest.mark.parametrize("curvature", [0.8, 1.3])
 def test_the_lagrangian_changes_by_exactly_what_the_proof_says(curvature: float) -> None:
-    """docs/proof.md, statement 3, an identity whatever the curvature: only the sign of `B` needs it."""
+    """docs/reference/proof.md, statement 3, an identity whatever the curvature: only the sign of `B` needs it."""
     problem, _ = small_problem(SIGMA)
     d = denoiser(network(curvature=curvature), relaxation=0.9)
     method = pl.LADMM.certified(d, problem, SIGMA)

@@ -267,7 +267,7 @@ def test_what_cannot_leap_is_refused() -> None:
     def plain(v: Tensor, sigma: PerPicture) -> Tensor:
         return v
 
-    with pytest.raises(pl.InputError, match="cannot tell its prior"):
+    with pytest.raises(pl.InputError, match="cannot evaluate its prior"):
         pl.solve(problem, LeapingLADMM.certified(plain, problem, SIGMA), 5)
     method = LeapingLADMM.certified(denoiser(network()), problem, SIGMA)
     with pytest.raises(pl.InputError, match="every = 2"):

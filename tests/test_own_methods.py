@@ -250,3 +250,11 @@ def test_solvers_name_no_class_of_operators_or_denoisers() -> None:
         named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         named |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert not named & concrete, path.name
+
+
+@pytest.mark.usefixtures("registered")
+def test_the_most_used_methods_are_listed_first() -> None:
+    names = METHODS.names()
+    assert names[:3] == ("fast", "ladmm", "certified")
+    assert names[-1] == "dr"
+    assert len(set(names)) == len(names)

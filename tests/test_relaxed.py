@@ -1,4 +1,4 @@
-"""Relaxed denoisers: proximal operators of a known prior, whatever the denoiser; docs/proof.md, statement 6."""
+"""Relaxed denoisers are proximal operators of a known prior (docs/reference/proof.md, statement 6)."""
 
 from __future__ import annotations
 

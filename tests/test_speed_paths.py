@@ -131,8 +131,8 @@ def test_preconditioned_steps_are_worth_twice_the_plain_ones() -> None:
 def test_beyond_the_border_filters_amplify_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """There pixels weigh less in the data: filters that knew nothing of it leave twice the error in twenty steps."""
     errors = []
-    for lightest in (1.0, preconditioner.LIGHTEST):
-        monkeypatch.setattr(preconditioner, "LIGHTEST", lightest)
+    for lightest in (1.0, preconditioner.MIN_WEIGHT):
+        monkeypatch.setattr(preconditioner, "MIN_WEIGHT", lightest)
         operator = segment_blur((96, 90), "unknown")
         sharp = F.pad(picture(96)[..., :90], operator.border_widths, mode="reflect")
         p, a = torch.tensor(6500.0, dtype=DOUBLE), torch.tensor(12.0, dtype=DOUBLE)

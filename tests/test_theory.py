@@ -1,4 +1,4 @@
-"""The facts the program rests on, each as a test that fails if the code is wrong (docs/theory.md)."""
+"""The facts the program rests on, each as a test that fails if the code is wrong (docs/reference/theory.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is freed and asked for again, in programs that work on large pictures on a CPU."""
+"""Reuse of freed memory, for programs that work on large pictures on a CPU."""
 
 from __future__ import annotations
 

@@ -110,6 +110,6 @@ def _umask() -> int:
 
 
 def _sync(path: Path) -> None:
-    """Have the system write the file to the disk: a rename before that could leave an empty file after a crash."""
+    """Make the system write the file to the disk: a rename before that could leave an empty file after a crash."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())

@@ -1,7 +1,7 @@
-"""Arrays out of files (PNG, TIFF, NPY, NPZ, FITS, MAT) and out of what people have in memory, checked.
+"""Arrays from files (PNG, TIFF, NPY, NPZ, FITS, MAT) and from objects in memory, checked.
 
-Nothing here is executed or unpickled, and headers that promise absurd sizes are refused before memory is
-asked for. Whatever a decoder raises becomes one line that names the file.
+Nothing here is executed or unpickled. Headers with absurd sizes are refused before memory is allocated. Any exception
+of a decoder becomes one line that names the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_VALUES = 1 << 30
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what a decoder raises (they raise anything) into one line that names the file; keep its warnings quiet."""
+    """Turn any exception of a decoder into one line that names the file, and ignore its warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -68,7 +68,7 @@ def read_array(path: Path) -> Array:
 
 
 def read_labels(path: Path) -> Array:
-    """As `read_array`, but of a PNG with a palette the numbers, not the colours they are shown in."""
+    """Read an array as `read_array` does; of a PNG with a palette the indices, not the colours."""
     if sniff(path) == "png" and path.read_bytes()[25:26] == b"\x03":
         from PIL import Image
 
@@ -99,7 +99,7 @@ def read_archive(path: Path) -> dict[str, Array]:
 
 
 def to_array(name: str, thing: Any) -> Array:
-    """What people have in memory (array, tensor, picture, nested lists of them) as an array.
+    """Make an array of an array, a tensor, a picture, or nested lists of them.
 
     A list of arrays of different shapes becomes an array of objects, as a cell array of a MAT file does.
     """
@@ -117,7 +117,7 @@ def to_array(name: str, thing: Any) -> Array:
 
 
 def check_numbers(name: str, array: Any, single: bool = False) -> Array:
-    """Real, finite numbers as float64, or a sentence on what is wrong; `single`: float32 stays float32."""
+    """Return real, finite numbers as float64; raise `InputError` for others. With `single` float32 stays float32."""
     array = to_array(name, array)
     if array.dtype == object or array.dtype.kind not in "biuf":
         raise InputError(f"{name}: holds {array.dtype} values: give real numbers")
@@ -131,7 +131,7 @@ def check_numbers(name: str, array: Any, single: bool = False) -> Array:
 
 
 def _without_tensors(thing: Any) -> Any:
-    """Tensors, also inside lists, as arrays on the CPU; what a mask hides as NaN, which is refused later."""
+    """Turn tensors, also inside lists, into arrays on the CPU. Masked values become NaN, which is refused later."""
     if isinstance(thing, np.ma.MaskedArray):
         return np.ma.filled(thing.astype(np.float64), np.nan)
     if isinstance(thing, Tensor):

@@ -95,7 +95,7 @@ def recentred(kernels: Array) -> Array:
 
 
 def crop_margins(kernels: Array, share: float = EMPTY) -> tuple[Array, list[str]]:
-    """Without empty margins: odd sizes, the centre in the middle. What is cut holds at most `share`."""
+    """Crop empty margins to odd sizes with the centre in the middle. At most `share` of the absolute sum is cut off."""
     size = np.abs(kernels).sum((-2, -1), keepdims=True).clip(1e-300)
     used = (np.abs(kernels) / size).max((0, 1))
     radii = []

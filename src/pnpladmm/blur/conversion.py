@@ -1,4 +1,4 @@
-"""`as_blur`: what people have in memory, as a `Blur`, conditioned as files are."""
+"""`as_blur` makes a `Blur` of objects in memory, conditioned as files are."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _region_kernel(name: str, kernel: Any, options: Options) -> Blur:
 
 
 def _mask(name: str, place: Any, size: tuple[int, int]) -> Array:
-    """(H, W) of what is inside: a mask of that shape as it is, a polygon (N, 2) filled."""
+    """A mask (H, W) of a region: a mask of this shape is returned unchanged, a polygon (N, 2) is filled."""
     array = read_array(Path(place)) if isinstance(place, str | os.PathLike) else check_numbers(name, place)
     if array.shape == size:
         inside: Array = array != 0

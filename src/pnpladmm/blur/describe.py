@@ -108,7 +108,7 @@ def _field(blur: Blur) -> Array:
 
 
 def _rank(blur: Blur) -> str:
-    """How many terms hold 99 % and 99.99 % of the energy of all the PSFs of the field."""
+    """The numbers of terms that hold 99 % and 99.99 % of the energy of all PSFs of the field."""
     kernels = blur.kernels.flatten(1)
     weights = blur.weights.flatten(1)
     # The field of PSFs is `U^T K`; its singular values are those of a P x P product of Gram matrices.

@@ -1,4 +1,4 @@
-"""A blur as a picture: PSFs where they act, and the maps of where each kernel does."""
+"""A blur as a picture: its PSFs over the field, and maps of where each kernel acts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNEL_SHARE = 0.22
 ACROSS = 5
 """PSFs along the longer side of the field."""
 DRAWN_KERNELS = 12
-"""Kernels drawn with their weights; the rest is counted."""
+"""The most kernels drawn with their weights; the caption gives the number of the others."""
 
 
 def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: str | Path) -> None:
@@ -137,7 +137,7 @@ def _draw_regions(blur: SpatiallyVaryingBlur, path: Path) -> None:
 
 
 def _middle(share: Array, side: float) -> tuple[float, float]:
-    """The point deepest inside a weight's region, kept so far from the border that the kernel fits."""
+    """The point deepest inside a weight's region, far enough from the border that the kernel fits."""
     from scipy.ndimage import distance_transform_edt
 
     inside = np.pad(share > 0.5 * share.max(), 1)

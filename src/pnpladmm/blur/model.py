@@ -74,12 +74,12 @@ class Blur:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(H, W) of the picture it belongs to."""
+        """Size (H, W) of the picture that the blur belongs to."""
         return self.weights.shape[1], self.weights.shape[2]
 
     @property
     def kernel_size(self) -> tuple[int, int]:
-        """(kh, kw)."""
+        """Size of the kernels, (kh, kw)."""
         return self.kernels.shape[2], self.kernels.shape[3]
 
     def operator(self, boundary: Boundary = "unknown") -> SpatiallyVaryingBlur:
@@ -142,5 +142,5 @@ class Blur:
         return torch.einsum("pij,pcij->cij", weights, self.kernels)
 
     def noted(self, *notes: str, **changes: Any) -> Blur:
-        """The same blur with more notes, or other fields."""
+        """A copy of the blur with more notes, or other fields."""
         return replace(self, notes=(*self.notes, *notes), **changes)

@@ -1,4 +1,4 @@
-"""What a person may say about a blur beyond its file or its arrays."""
+"""Options of a blur that its file or its arrays do not contain."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ class Options:
             )
 
     def but(self, **changes: Any) -> Options:
-        """The same with other values."""
+        """A copy with other values."""
         return dataclasses.replace(self, **changes)
 
 
 def short(value: Any) -> str:
-    """A value as errors show it: in one line, and not all of a long one."""
+    """A value as errors show it: in one line, shortened if it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -162,5 +162,5 @@ def _checked_count(name: str, value: Any, least: int) -> int | None:
 
 
 def is_number(value: Any) -> bool:
-    """A finite number, also NumPy's; true and false are none."""
+    """A finite number, also NumPy's; true and false are refused."""
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

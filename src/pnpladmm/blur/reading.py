@@ -1,4 +1,4 @@
-"""Blur files in and out: `read_blur` finds the reader that fits, `write_blur` saves what it read."""
+"""`read_blur` reads a blur file with the reader that fits, `write_blur` saves a blur."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pnpladmm.files import replacing
 from pnpladmm.tensors import InputError
 
 COMPRESSIBLE = 1 << 25
-"""Bytes; larger weights are written as they are: packing smooth maps takes long and saves little."""
+"""Weights of more bytes are not compressed: packing smooth maps takes long and saves little."""
 
 
 def read_blur(path: str | Path, size: tuple[int, int] | None = None, **settings: Unpack[Settings]) -> Blur:

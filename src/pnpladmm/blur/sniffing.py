@@ -1,4 +1,4 @@
-"""What a blur file is: its format by its first bytes, and the names of the arrays in it."""
+"""The format of a blur file, by its first bytes, and the names of the arrays in it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sniff(path: Path) -> Format:
 
 
 def has_format(path: Path, *formats: Format) -> bool:
-    """Does the file have one of these formats? False also where it cannot be opened: readers ask this."""
+    """Does the file have one of these formats? False also for files that cannot be opened, as readers expect."""
     try:
         return sniff(path) in formats
     except InputError:
@@ -64,7 +64,7 @@ def has_format(path: Path, *formats: Format) -> bool:
 
 
 def names_in(path: Path) -> frozenset[str]:
-    """The names of the arrays in an NPZ or MAT file, without reading them; none where it is not one."""
+    """The names of the arrays in an NPZ or MAT file, without reading them; none for other files."""
     try:
         form = sniff(path)
         if form == "npz":

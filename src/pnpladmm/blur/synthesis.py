@@ -183,7 +183,7 @@ def _inside(depth: Array, step: float) -> Array:
 
 
 def _sampled(density: Density, reach: float, narrowest: float, size: int | None) -> Tensor:
-    """The density's mean over each pixel; `narrowest` is its least width, which the samples must not miss."""
+    """The mean of the density over each pixel. Samples are close enough not to miss its smallest width, `narrowest`."""
     half = max(0, math.ceil(reach - 0.5)) if size is None else size // 2
     if size is not None and (size < 1 or size % 2 == 0):
         raise InputError(f"kernel size {size}: give an odd number of pixels")

@@ -16,14 +16,15 @@ class DataTerm(ABC):
     `z`, `v` and `y` have the shape of the observation, (B, C, H, W). `step` is a number, or (B,). Values and `L_h` are
     one number per picture, float64. Solvers ask for these, and never for the class:
 
-    ================== ============================================================================================
-    `precision_of(y)`  `p` of a quadratic term, `h(z) = 1/2 sum p (z - y)^2`; None says that the term is not quadratic
-    `one_precision`    quadratic with one number `p` per picture
-    `background_of(y)` the mean level in `y` that the operator does not touch
-    `L_h(y)`           the smoothness, for the conditions of the theorems
-    `check(y)`         whether the term describes this observation
-    `advice(y)`        a sentence on certified runs
-    ================== ============================================================================================
+    =========================== ======================================================================================
+    `precision_of(y)`           `p` of a quadratic term, `h(z) = 1/2 sum p (z - y)^2`; None: the term is not quadratic
+    `one_precision`             quadratic with one number `p` per picture
+    `background_of(y)`          the mean level in `y` that the operator does not touch
+    `mean_and_precision(Hx, y)` the mean of `y` given `Hx`, and 1 / its variance, to check residuals
+    `L_h(y)`                    the smoothness, for the conditions of the theorems
+    `check(y)`                  whether the term describes this observation
+    `advice(y)`                 a sentence on certified runs
+    =========================== ======================================================================================
     """
 
     one_precision: ClassVar[bool] = False
@@ -59,6 +60,15 @@ class DataTerm(ABC):
     def background_of(self, y: Tensor) -> Tensor | float:
         """The mean level in `y` that the operator does not touch, as a number or a factor of pictures, (B, 1, 1, 1)."""
         return 0.0
+
+    def mean_and_precision(self, Hx: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The mean of the observation `y` given `Hx`, and the precision (1 / variance) of its pixels.
+
+        The precision broadcasts to `y` and is 0 at pixels that do not count. None for terms that do not know them: the
+        residual of a restoration is then not checked.
+        """
+        precision = self.precision_of(y)
+        return None if precision is None else (Hx, precision)
 
     def advice(self, y: Tensor) -> str:
         """A sentence on certified runs with this term; empty if there is nothing to say."""

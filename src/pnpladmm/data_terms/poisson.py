@@ -97,6 +97,12 @@ class Poisson(DataTerm):
         """`b`."""
         return per_picture(self.background, y)
 
+    def mean_and_precision(self, Hx: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """`max(Hx, 0) + b`, and `1 / (gain (max(Hx, 0) + b))`."""
+        gain, b = self._numbers(y)
+        mean = Hx.clamp_min(0) + b
+        return mean, 1 / (gain * mean)
+
     def advice(self, y: Tensor) -> str:
         """Certified steps are as small as `L_h` is large."""
         worst = float(self.L_h(y).max())

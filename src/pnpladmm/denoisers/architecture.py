@@ -25,6 +25,8 @@ class Network(nn.Module, ABC):
     """Name of the first layer's weight, by which files of this architecture are recognised."""
     shipped_widths: ClassVar[tuple[int, ...]]
     """Numbers of feature channels, from fine to coarse, of the shipped weights."""
+    is_gradient_step: ClassVar[bool] = False
+    """Does its denoiser subtract the gradient of `1/2 ||R||^2`? Training then penalises the Hessian's eigenvalues."""
     channels: int
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What users bring, as denoisers: a function `(x, sigma) -> x`, or a torch module such as deepinv's."""
+"""Denoisers from objects of the user: a function `(x, sigma) -> x`, or a torch module such as deepinv's."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Where the largest eigenvalue of `gamma` times the Hessian of `g` stays below 1, 
 
     phi(D(v)) = gamma g(v) - 1/2 ||v - D(v)||^2,
 
-which is known along the iterations, because each picture there is `D(v)` of a known `v` (docs/proof.md).
+which is known along the iterations, because each picture there is `D(v)` of a known `v` (docs/reference/proof.md).
 
 Each step of a picture's way into the network is linear and enters `g`, so that `D` is a gradient step on the picture's
 own domain, up to rounding. With `A` the extension by 0 to the stride, or the copy of a channel into the n of a colour

@@ -62,6 +62,6 @@ class Identity:
 
 
 def _eigenvalues(n: int, like: Tensor) -> Tensor:
-    """Those of `grad^T grad` along a line of n pixels, in the order of the cosine transform's frequencies."""
+    """Eigenvalues of `grad^T grad` along a line of n pixels, in the order of the cosine transform's frequencies."""
     k = torch.arange(n, dtype=torch.float64, device=like.device)
     return (2 - 2 * torch.cos(math.pi * k / n)).to(like.dtype)

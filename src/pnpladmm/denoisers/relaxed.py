@@ -1,4 +1,4 @@
-"""Relaxation: any denoiser as a weaker prior (docs/proof.md, statement 6).
+"""Relaxation: any denoiser as a weaker prior (docs/reference/proof.md, statement 6).
 
     D_gamma(v) = gamma D(v) + (1 - gamma) v,    0 < gamma <= 1
 

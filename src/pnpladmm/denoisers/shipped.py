@@ -61,6 +61,11 @@ def architectures() -> dict[str, type[Network]]:
     return {name: architecture for architecture, name in found.items()}
 
 
+def is_gradient_step(name: str) -> bool:
+    """Whether the network of this name is trained as a gradient step; False for names that no network has."""
+    return name in SHIPPED and SHIPPED[name].architecture.is_gradient_step
+
+
 def weight_files(name: str) -> dict[int, Path]:
     """The installed weight files of a shipped network, by the number of channels."""
     found = {channels: find_weights(file) for channels, file in SHIPPED[name].files.items()}

@@ -41,6 +41,7 @@ class SmoothUNet(Network):
     description = "SmoothUNet"
     first_layer = "entry.weight"
     shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
+    is_gradient_step: ClassVar[bool] = True
     relaxation: Tensor
     """`gamma` of the gradient step these weights are meant for, a number in (0, 1]."""
 

@@ -71,7 +71,7 @@ class LPIPS:
         self._shift, self._scale = (like.new_tensor(values).view(1, 3, 1, 1) for values in (SHIFT, SCALE))
 
     def to(self, device: torch.device | str) -> LPIPS:
-        """The same metric on another device."""
+        """A copy of the metric on another device."""
         return LPIPS(self.trunk, self._tensors, device)
 
     @torch.no_grad()

@@ -25,24 +25,24 @@ class AbsoluteBlur(LinearOperator):
 
     @property
     def domain(self) -> Shape:
-        """That of the blur."""
+        """The domain of the blur."""
         return self.blur.domain
 
     @property
     def device(self) -> torch.device:
-        """That of the blur."""
+        """The device of the blur."""
         return self.blur.device
 
     def output_shape(self, shape: Shape) -> Shape:
-        """That of the blur."""
+        """The blur's output shape."""
         return self.blur.output_shape(shape)
 
     def input_shape(self, shape: Shape) -> Shape:
-        """That of the blur."""
+        """The blur's input shape."""
         return self.blur.input_shape(shape)
 
     def absolute(self) -> LinearOperator:
-        """Itself."""
+        """The operator itself: its entries are not negative."""
         return self
 
     def forward(self, x: Tensor) -> Tensor:

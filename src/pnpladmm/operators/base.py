@@ -85,7 +85,7 @@ class LinearOperator(ABC):
 
     @property
     def domain(self) -> Shape | None:
-        """The smallest shape of `x` on which the operator's norm shows; None if it fits any size."""
+        """The smallest shape of `x` on which the operator has its full norm; None if it fits any size."""
         return None
 
     @property
@@ -99,7 +99,7 @@ class LinearOperator(ABC):
         return None
 
     def start(self, y: Tensor) -> Tensor:
-        """A picture to start from: `y` where the shapes agree, else `A^T y`. Operators that know better say so."""
+        """A picture to start from: `y` where the shapes agree, else `A^T y`. Subclasses may give a better one."""
         return y.clone() if self.input_shape(shape_of("y", y)) == tuple(y.shape) else self.adjoint(y)
 
     def absolute(self) -> LinearOperator | None:
@@ -118,7 +118,7 @@ class LinearOperator(ABC):
         return None if diagonal is None else FormulaPreconditioner(lambda r, a: r / (diagonal + a), a)
 
     def pulled_back(self, precision: Tensor) -> Tensor | None:
-        """The diagonal of `A^T p A` where that is all there is of it (masks), else None.
+        """The diagonal of `A^T p A` if this matrix is diagonal (as for masks), else None.
 
         `precision` is () or has four dimensions. Its mean may stand for it, as preconditioners need no more.
         """

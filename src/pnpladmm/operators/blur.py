@@ -58,7 +58,7 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     steps_per_root_condition = 0.25
     compression: Compression | None = None
-    """What was lost, where it was compressed."""
+    """The error of the compression; None for a blur that was not compressed."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         self.boundary, self.order = boundary, order
         self.kernels, self.weights = _check(kernels, weights)
         self.channels_alike = self.kernels.shape[2] == 1
-        # What a subclass does in Python would be recorded once and never done again.
+        # Python code of a subclass would run while the graph is recorded and never again.
         self.recordable = type(self) is SpatiallyVaryingBlur
         kh, kw = self.kernels.shape[-2:]
         h, w = self.weights.shape[-2:]
@@ -130,7 +130,7 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     @property
     def crop_offset(self) -> tuple[int, int] | None:
-        """With `unknown` the picture is a crop of the scene."""
+        """Where the picture lies in the scene, if the boundary is `unknown`; else None."""
         kh, kw = self.kernels.shape[-2:]
         return (kh - 1 - kh // 2, kw - 1 - kw // 2) if self.boundary == "unknown" else None
 
@@ -141,13 +141,13 @@ class SpatiallyVaryingBlur(LinearOperator):
         return F.pad(y, self.border_widths, mode="replicate")
 
     def absolute(self) -> LinearOperator:
-        """Itself where no kernel and no weight is negative, else `|sum_i U_i K_i|` entry by entry."""
+        """`|sum_i U_i K_i|`, entry by entry. This is the blur itself where no kernel and no weight is negative."""
         if bool((self.kernels >= 0).all()) and bool((self.weights >= 0).all()):
             return self
         return AbsoluteBlur(self)
 
     def compressed(self, tolerance: float = 1e-3, device: str | torch.device | None = None) -> SpatiallyVaryingBlur:
-        """The same blur with fewer kernels and signed weights, off by at most `tolerance` of what it does to a picture.
+        """The blur with fewer kernels and signed weights, off by at most `tolerance` of what it does to a picture.
 
         The error is that of operators/compression.py, and stands in `compression` of the result. For large banks of
         kernels that change smoothly (PSF grids). Refuses where the result is not faster on `device` (default: that of
@@ -191,7 +191,7 @@ class SpatiallyVaryingBlur(LinearOperator):
 
     @property
     def border_widths(self) -> tuple[int, int, int, int]:
-        """What the scene has beyond the observation: left, right, top, bottom."""
+        """Pixels of the scene beyond the observation: left, right, top, bottom."""
         (top, left), (h, w), (rows, columns) = self.crop_offset or (0, 0), self.scene, self.observed
         return left, w - columns - left, top, h - rows - top
 
@@ -229,7 +229,7 @@ class SpatiallyVaryingBlur(LinearOperator):
         return self._banks[key]
 
     def _whole(self, bank: Bank) -> bool:
-        """Does the bank take the picture as it is?"""
+        """Does the bank take the picture without an extension?"""
         return self.extension is None or bank.extended == self.scene
 
     def _extend(self, x: Tensor, bank: Bank) -> Tensor:

@@ -19,7 +19,7 @@ Boundary: TypeAlias = Literal["circular", "replicate", "reflect", "zero", "unkno
 
 
 def check_boundary(boundary: str) -> None:
-    """Refuse a name that is no boundary."""
+    """Refuse the name of an unknown boundary."""
     if boundary not in get_args(Boundary):
         raise InputError(f"boundary {boundary!r}: choose one of {', '.join(get_args(Boundary))}")
 

@@ -37,7 +37,7 @@ class Composition(LinearOperator):
 
     @property
     def domain(self) -> Shape | None:
-        """That of the inner operator where it has one, else the one that fits the outer operator."""
+        """The inner operator's domain. If it has none, the domain that it maps to the outer operator's domain."""
         if self.inner.domain is None:
             return None if self.outer.domain is None else self.inner.input_shape(self.outer.domain)
         if self.outer.domain is None:
@@ -46,30 +46,30 @@ class Composition(LinearOperator):
         return b, c, *self.inner.domain[2:]
 
     def preconditioner(self, precision: Tensor, a: Tensor) -> Preconditioner | None:
-        """That of the inner operator, with the precision that the outer one leaves at each pixel."""
+        """The preconditioner of the inner operator, for the precision `outer^T p outer` instead of `p`."""
         inner = self.outer.pulled_back(as_map(precision))
         return None if inner is None else self.inner.preconditioner(inner, a)
 
     def pulled_back(self, precision: Tensor) -> Tensor | None:
-        """`A^T p A`, through one after the other."""
+        """`A^T p A = inner^T (outer^T p outer) inner`."""
         inner = self.outer.pulled_back(precision)
         return None if inner is None else self.inner.pulled_back(inner)
 
     @property
     def crop_offset(self) -> tuple[int, int] | None:
-        """That of the inner operator, where the outer one keeps the size."""
+        """The crop offset of the inner operator; None if the outer operator changes the size."""
         if self.inner.crop_offset is None or self.domain is None:
             return None
         middle = self.inner.output_shape(self.domain)
         return self.inner.crop_offset if self.outer.output_shape(middle)[2:] == middle[2:] else None
 
     def start(self, y: Tensor) -> Tensor:
-        """The start of the outer operator, then that of the inner one."""
+        """The start of the inner operator for the start of the outer one."""
         return self.inner.start(self.outer.start(y))
 
     @property
     def device(self) -> torch.device | None:
-        """That of the inner operator, else that of the outer one."""
+        """The device of the inner operator. If it has none, the device of the outer one."""
         return self.inner.device or self.outer.device
 
     def absolute(self) -> LinearOperator | None:
@@ -82,7 +82,7 @@ class Composition(LinearOperator):
         return Composition(outer, inner)
 
     def norm_squared(self, shape: Shape | None = None) -> NormBound:
-        """Bounded as a whole where the entries allow it; else by the product of bounds, up to 4 times too large."""
+        """A bound of the whole if `absolute` is known; else the product of the two bounds, up to 4 times too large."""
         shape = shape or self.domain
         if shape is None or self.absolute() is None:
             product = self.outer.norm_squared(

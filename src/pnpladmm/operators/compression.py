@@ -79,7 +79,7 @@ class _Decomposition:
 
 
 def _decompose(kernels: Tensor, weights: Tensor) -> _Decomposition:
-    """Of one picture's blur: kernels (P, c, kh, kw), weights (P, 1, H, W)."""
+    """Compress the blur of one picture: kernels (P, c, kh, kw), weights (P, 1, H, W)."""
     flat = weights.flatten(1)
     root, inverse = _roots(flat @ flat.mT)
     grams = _kernel_grams(kernels)

@@ -110,7 +110,7 @@ def by_channel(weigh: Callable[[Tensor, Tensor, Size], Tensor], v: Tensor, spect
 
 @dataclass(frozen=True)
 class Box:
-    """One kernel in its window."""
+    """A kernel that is applied in its window only."""
 
     window: Window
     spectrum: Tensor  # (1, c, fft)

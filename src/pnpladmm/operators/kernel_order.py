@@ -27,7 +27,7 @@ class KernelOrder:
     picture_order: tuple[Tensor, Tensor] | None
     """The pictures, those with most kernels first, and the inverse permutation, each (b,); None if nothing moves."""
     kernel_order: Tensor | None
-    """For each of them its kernels, those with a weight first, (b, P'); None if nothing moves."""
+    """The kernels of each picture in the new order, those with a weight first, (b, P'); None if nothing moves."""
     pictures_per_kernel: tuple[int, ...]
     """How many pictures need each of the P' kernels."""
     shared: bool

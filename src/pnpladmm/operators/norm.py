@@ -30,7 +30,7 @@ POSITIVE = 1e-3
 ROUNDING = 1e-9
 """Relative allowance for the rounding of float64 transforms, so that a bound stays a bound."""
 FOREIGN_ROUNDING = 1e-5
-"""The same for operators of which nothing is known: they may compute in float32."""
+"""The relative allowance for operators of which nothing is known: they may compute in float32."""
 SAFE_MINIMUM = torch.finfo(torch.float64).tiny
 """The smallest normal number, to divide by instead of 0."""
 

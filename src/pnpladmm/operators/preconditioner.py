@@ -11,16 +11,16 @@ gradient needs: a poor fit costs iterations and never changes the solution.
 
 Pixels may weigh more or less in the data than elsewhere, by a factor `c = (H^T H 1)(r) / S(0)`. Where `c > 1` (borders
 that are repeated), `v_q / c^2` replaces `v_q`. Where `c < 1` (beyond the border of a crop), `v_q / c` does, as if `c`
-scaled `S`, with `c` no less than `LIGHTEST`.
+scaled `S`, with `c` no less than `MIN_WEIGHT`.
 
 A blur of few segments has its weights as regions, each with its own kernel: an application then costs about as much as
-`H^T H`. Other blurs have one region, or tiles where their kernels are so many that tiles cost little. `S` is then the
+`H^T H`. Other blurs have one region, or tiles if they have enough kernels that tiles add little cost. `S` is then the
 mean of `|k_r(f)|^2` over the pixels `r`, where `k_r` is the kernel at `r` (for one region the best circulant matrix, T.
 Chan).
 
 Why `t` is not always `a`: near the seams of regions the filters are wrong. A filter that amplifies by `1/a` the
 frequencies that the blur has nearly removed (`p S < t`) turns a small error in the data into a large one in the
-picture. Those frequencies are left to the start and to later steps (docs/speed.md has the numbers).
+picture. Those frequencies are left to the start and to later steps (docs/reference/speed.md has the numbers).
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ FLOOR = 0.1
 MOST_REGIONS = 16
 # A region leaves pixels of which it has less than this share to the others, so that its box is smaller.
 LEAST_SHARE = 0.02
-# The largest `c`: signed blurs may have a mean of almost 0.
-HEAVIEST = 100.0
-# The smallest `c`: below it filters would amplify what other pixels determine better.
-LIGHTEST = 0.3
-# Weights are taken for segments where the largest weight of a pixel is at least this on average.
-RULES = 0.5
+# The largest `c`, a factor without unit: a signed blur with a mean of almost 0 has a tiny `S(0)`.
+MAX_WEIGHT = 100.0
+# The smallest `c`: with a smaller one the filters would amplify what other pixels determine better.
+MIN_WEIGHT = 0.3
+# The weights are segments if the largest weight of a pixel (of weights that sum to 1) is at least this on average.
+# Where kernels mix more, no kernel stands for a region.
+MIN_MEAN_LARGEST_WEIGHT = 0.5
 # Pixels from which the means over tiles are computed.
 SAMPLES = 1 << 14
 TINY = torch.finfo(torch.float64).tiny
@@ -72,7 +73,7 @@ class Patch:
 
     @classmethod
     def of(cls, pictures: slice, window: tuple[slice, slice], root: Tensor, power: Tensor, fft_size: Size) -> Patch:
-        """Sorted by the numbers of regions."""
+        """A patch with its pictures sorted by their numbers of regions."""
         order = KernelOrder.from_weights(root)
         return cls(pictures, window, order.reorder_kernels(root), order.reorder_kernels(power), fft_size, order)
 
@@ -96,7 +97,7 @@ class Regions:
 
     patches: tuple[Patch, ...]
     border_widths: tuple[int, int, int, int]
-    """What the scene has beyond the observation: left, right, top, bottom."""
+    """Pixels of the scene beyond the observation: left, right, top, bottom."""
     floor: Tensor
 
 
@@ -115,7 +116,7 @@ class LocalWiener(Preconditioner):
         self.filters = [Filter(patch, precision, seen, a, regions.floor) for patch in regions.patches]
 
     def set(self, a: Tensor) -> None:
-        """Another `a`, of the same shape: the filters change where they lie."""
+        """Use another `a` of the same shape; the filters change in place."""
         for each in self.filters:
             each.set(a)
 
@@ -132,7 +133,7 @@ class LocalWiener(Preconditioner):
 
 
 class Filter:
-    """What `M^-1` does in one patch."""
+    """The part of `M^-1` in one patch."""
 
     def __init__(self, patch: Patch, precision: Tensor, seen: Tensor | None, a: Tensor, floor: Tensor) -> None:
         """`seen`: 1 where a pixel is observed, where precision is a map of the scene."""
@@ -146,11 +147,11 @@ class Filter:
         self.wiener = self._made(a)
 
     def set(self, a: Tensor) -> None:
-        """For another `a` of the same shape."""
+        """Change the filters to another `a` of the same shape."""
         self._made(a, out=self.wiener)
 
     def __call__(self, r: Tensor) -> Tensor:
-        """Of what lies in the window."""
+        """Filter the part of `r` that lies in the window."""
         return self.patch.filtered(r, self.wiener)
 
     def _made(self, a: Tensor, out: Tensor | None = None) -> Tensor:
@@ -160,7 +161,7 @@ class Filter:
         return torch.addcmul(t, pixels * self.precision, self.patch.power, out=out).reciprocal_()
 
     def _own(self, numbers: Tensor) -> Tensor:
-        """Those of the patch's pictures, in its order: (), (1, ...) or (B, ...), and with an axis for the regions."""
+        """`numbers` of shape (), (1, ...) or (B, ...) for this patch's pictures, with an axis for the regions."""
         if numbers.ndim and len(numbers) > 1:
             numbers = self.patch.order.reorder(numbers[self.patch.pictures])
         return numbers.unsqueeze(1) if numbers.ndim == 4 else numbers
@@ -174,7 +175,7 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     one = torch.ones(len(weights), kernels.shape[2], *blur.scene, dtype=like.dtype, device=like.device)
     usual = (v * correlation.sum((-2, -1), keepdim=True).amax(2, keepdim=True)).sum(1)
     usual = blur.on_scene(usual.clamp_min(TINY))
-    c = (blur.adjoint(blur.forward(one)).amax(1, keepdim=True) / usual).clamp(LIGHTEST, HEAVIEST)
+    c = (blur.adjoint(blur.forward(one)).amax(1, keepdim=True) / usual).clamp(MIN_WEIGHT, MAX_WEIGHT)
     root = (blur.on_scene(v).sqrt() / torch.where(c < 1, c.sqrt(), c).unsqueeze(1)).to(like.dtype)
 
     whole = blur.scene if blur.boundary == "circular" and is_smooth(blur.scene) else fast_size(blur.scene)
@@ -206,14 +207,14 @@ def _partition(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _partition_one(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The same for one picture, of whose weights `count` are not 0 everywhere."""
+    """`_partition` of one picture; `count` of its weights are not 0 everywhere."""
     total = weights.sum(1, keepdim=True)
     if count <= MOST_REGIONS and bool((weights >= 0).all()):
         v = weights / total.clamp_min(TINY)
         v = torch.where(v < LEAST_SHARE, 0.0, v)
         used = weights.flatten(2).any(-1).view(1, -1, 1, 1, 1).to(v)
         v = torch.where(total > 0, v / v.sum(1, keepdim=True).clamp_min(TINY), used / count)
-        if bool((v.amax(1).mean((-2, -1)) >= RULES).all()):
+        if bool((v.amax(1).mean((-2, -1)) >= MIN_MEAN_LARGEST_WEIGHT).all()):
             # Its own kernel stands for a region, not the mean of what mixes with it at the seams: measured.
             mean = (v * total.square()).sum((-2, -1)) / v.sum((-2, -1)).clamp_min(TINY)
             return v, torch.diag_embed(torch.diag_embed(mean.squeeze(-1)))
@@ -273,7 +274,7 @@ def _boxes(root: Tensor, correlation: Tensor, whole: Size) -> list[Patch]:
 
 
 def _wrapped(values: Tensor, size: Size, origin: Size) -> Tensor:
-    """`values` (..., m, n) on a torus of `size`, index `origin` at 0; what reaches beyond it is added."""
+    """`values` (..., m, n) on a torus of `size`, index `origin` at 0; values that wrap round are added."""
     for axis, n, at in zip((-2, -1), size, origin, strict=True):
         index = (torch.arange(values.shape[axis], device=values.device) - at) % n
         shape = list(values.shape)

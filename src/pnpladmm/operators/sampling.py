@@ -89,7 +89,7 @@ class Decimation(LinearOperator):
         return b, c, h * self.factor, w * self.factor
 
     def absolute(self) -> LinearOperator:
-        """Itself."""
+        """The operator itself: its entries are not negative."""
         return self
 
     def norm_squared(self, shape: Shape | None = None) -> NormBound:
@@ -144,7 +144,7 @@ class Mask(LinearOperator):
         return self._copies[key]
 
     def adjoint(self, y: Tensor) -> Tensor:
-        """The same."""
+        """`mask * y`: a mask is its own adjoint."""
         return self.forward(y)
 
     def start(self, y: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class Mask(LinearOperator):
         return self._like(precision).square() * precision
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The same."""
+        """The shape of the picture: a mask keeps it."""
         check_size("the picture", shape[2:], cast(tuple[int, int], tuple(self.mask.shape[2:])))
         for have, given, what in zip(self.mask.shape[:2], shape[:2], ("pictures", "channels"), strict=True):
             if have not in (1, given):
@@ -178,7 +178,7 @@ class Mask(LinearOperator):
         return shape
 
     def input_shape(self, shape: Shape) -> Shape:
-        """The same."""
+        """The shape of the masked picture: a mask keeps it."""
         return self.output_shape(shape)
 
     @property

@@ -37,7 +37,7 @@ class DCT:
     """The cosine transform of the whole picture (type II, orthonormal), by FFT."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Frequencies from the top left."""
+        """The coefficients, with the lowest frequency in the top left corner."""
         return _both_axes(x, _dct)
 
     def inverse(self, coefficients: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ def _half(n: int) -> int:
 
 
 def _dct(x: Tensor) -> Tensor:
-    """The cosine transform along the last axis, by one complex FFT (Makhoul)."""
+    """Cosine transform along the last axis, by one complex FFT (Makhoul)."""
     n = x.shape[-1]
     folded = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], dim=-1)
     phase, scale = _dct_factors(n, x)

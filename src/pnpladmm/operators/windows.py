@@ -38,7 +38,7 @@ class Window:
 
     @property
     def fft_size(self) -> Size:
-        """That of the window it reads."""
+        """The size of a fast FFT for the window that is read."""
         rows, columns = self.extended
         return fast_size((rows.stop - rows.start, columns.stop - columns.start))
 

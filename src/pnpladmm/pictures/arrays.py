@@ -1,4 +1,4 @@
-"""Arrays as people have them, (H, W), (H, W, 3), (C, H, W) and so on, as stacks (pages, C, H, W), and back.
+"""Arrays with any usual axes, (H, W), (H, W, 3), (C, H, W) and so on, as stacks (pages, C, H, W), and back.
 
 The letters of `axes` are B (pages, or batch), C (channels), H (rows), W (columns), in the order of the array.
 """

@@ -1,4 +1,4 @@
-"""What is refused before anything is decoded: pictures too large to be honest, or files that end too early."""
+"""Checks before anything is decoded: they refuse pictures of absurd sizes and files that end too early."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_size(name: str, shape: Sequence[int], sample_bytes: float, max_bytes: 
 
 
 def read_bytes(path: Path, name: str, max_bytes: int) -> bytes:
-    """The whole file, unless it is larger than any picture may be."""
+    """The content of the file; refuses files larger than any picture may be."""
     size = path.stat().st_size
     if size > max_bytes:
         raise InputError(

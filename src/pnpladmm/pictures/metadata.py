@@ -1,4 +1,4 @@
-"""What a picture file says besides its pixels."""
+"""Metadata of a picture file: all that it contains besides the pixels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Resolution:
     unit: str
 
     def to(self, unit: str) -> Resolution:
-        """The same in another of metre, cm, inch; "none" stays as it is."""
+        """The resolution in another unit: metre, cm or inch; with the unit "none" it stays as it is."""
         if "none" in (self.unit, unit):
             return self
         factor = METRES[unit] / METRES[self.unit]

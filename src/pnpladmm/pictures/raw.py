@@ -1,4 +1,4 @@
-"""What the formats exchange with the rest: the samples as a file holds them, and its metadata."""
+"""`Raw`, which readers return and writers get: the samples as a file holds them, and its metadata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Raw:
 
 
 def colour_of(channels: int) -> str:
-    """What so many channels are where nothing else is said."""
+    """The colour model of a picture whose file names none, by its number of channels."""
     return {1: "grey", 3: "rgb"}.get(channels, "channels")
 
 

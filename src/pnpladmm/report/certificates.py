@@ -16,7 +16,7 @@ WORDS = {
 
 
 def in_words(certificate: Certificate) -> str:
-    """One sentence on what is proved of a run; with what fails, where nothing is.
+    """One sentence on what is proved of a run; if nothing is, it says what fails.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def in_words(certificate: Certificate) -> str:
 
 
 def summarise_certificate(certificate: Certificate) -> dict[str, Any]:
-    """All of it, ready for JSON."""
+    """The whole certificate, ready for JSON."""
     return {
         "level": certificate.level.value,
         "words": in_words(certificate),

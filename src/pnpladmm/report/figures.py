@@ -29,7 +29,7 @@ def residual_png(problem: Problem, x: Tensor) -> bytes:
 
 
 def picture_png(picture: Tensor) -> bytes:
-    """The first picture of (B, C, H, W) in [0, 1], its first channel where it has other than 3."""
+    """The first picture of (B, C, H, W) in [0, 1] as PNG: in colour if it has 3 channels, else its first channel."""
     import numpy as np
     from PIL import Image
 
@@ -39,7 +39,7 @@ def picture_png(picture: Tensor) -> bytes:
 
 
 def curves(history: History) -> list[bytes]:
-    """Drawings in SVG of the first picture's columns, those that there are."""
+    """Drawings in SVG of the first picture's columns; columns that were not measured are left out."""
     from matplotlib.figure import Figure
 
     drawings = []

@@ -44,7 +44,7 @@ def render(template: str, package: str = "pnpladmm.report", **values: Any) -> st
 
 
 def data_url(content: bytes | Path, kind: str | None = None) -> str:
-    """A picture, PNG where `kind` says nothing else, as a URL that holds all of it."""
+    """A picture as a URL that contains all of it. `kind` is its MIME type; for bytes the default is PNG."""
     if isinstance(content, Path):
         kind = kind or KINDS.get(content.suffix.lower())
         if kind is None:
@@ -54,7 +54,7 @@ def data_url(content: bytes | Path, kind: str | None = None) -> str:
 
 
 def number(value: object, digits: int = 6) -> str:
-    """Numbers with so many significant digits, everything else as text; empty for None."""
+    """A float with this number of significant digits, anything else as text; empty for None."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -63,7 +63,7 @@ def number(value: object, digits: int = 6) -> str:
 
 
 def fixed(value: float | None, digits: int, missing: str = "") -> str:
-    """A number with so many digits after the point; `missing` for None."""
+    """A number with this number of digits after the point; `missing` for None."""
     return missing if value is None else f"{value:.{digits}f}"
 
 

@@ -30,7 +30,7 @@ class Section:
     """PNG by caption; the residual is added."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, float] = field(default_factory=dict)
-    """PSNR in dB by what it is of, where the sharp picture is known."""
+    """PSNR in dB by the name of the picture, where the sharp picture is known."""
 
 
 def write_report(folder: Path, title: str, sections: Sequence[Section], text: str = "") -> Path:

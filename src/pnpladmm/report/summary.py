@@ -38,7 +38,7 @@ def summarise(run: Restoration, settings: Mapping[str, Any] | None = None) -> di
 
 
 def parameters(method: Method[Any]) -> dict[str, Any]:
-    """The fields of a method: of the first picture; a list where it has several numbers."""
+    """The fields of a method for the first picture; a field with several numbers per picture is a list."""
     shown: dict[str, Any] = {}
     for f in fields(method):  # type: ignore[arg-type]  # every method is a dataclass
         value = getattr(method, f.name)

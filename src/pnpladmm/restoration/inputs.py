@@ -1,4 +1,4 @@
-"""What people give as a picture or a blur: files, arrays, tensors, pictures of other libraries."""
+"""Pictures and blurs as they are given: files, arrays, tensors, pictures of other libraries."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PictureLike: TypeAlias = "str | os.PathLike[str] | Picture | Tensor | Array | Image | Sequence[Any]"
-"""What is taken for a picture."""
+"""Everything that is accepted as a picture."""
 BlurLike: TypeAlias = "str | os.PathLike[str] | Blur | LinearOperator | Tensor | Array | Sequence[Any] | dict[str, Any]"
-"""What is taken for a blur; objects with `A` and `A_adjoint` as well."""
+"""Everything that is accepted as a blur, and objects with `A` and `A_adjoint`."""
 
-BRIGHT = 1.5
-"""Floats whose median is above this are in other units than [0, 1]."""
+MAX_UNIT_MEDIAN = 1.5
+"""Floats whose median is above this are not in [0, 1]. Single bright pixels above 1 are allowed."""
 WHAT = "give a file, an array, a tensor, a PIL image or a Picture"
 
 
@@ -41,7 +41,7 @@ class Given:
     dead: Tensor | None = None
     """True on pixels that a masked array leaves out, (B, C, H, W)."""
     is_array: bool = False
-    """It came as numbers, which may be in other units than [0, 1]."""
+    """It was given as an array, whose numbers may be in other units than [0, 1]."""
 
     @property
     def together(self) -> bool:
@@ -50,7 +50,7 @@ class Given:
 
 
 def as_given(picture: PictureLike, axes: str | None = None) -> Given:
-    """The picture in whatever was given; floats as they are."""
+    """Read the picture from whatever was given; floats are not scaled."""
     if isinstance(picture, Tensor):
         return _of_tensor(picture.detach(), _letters(axes))
     if isinstance(picture, np.ma.MaskedArray):
@@ -86,7 +86,7 @@ def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:
         if scale == 1:
             return given
         return replace(given, picture=replace(picture, pixels=picture.pixels / scale, scale=scale))
-    if float(known.abs().median()) > BRIGHT:
+    if float(known.abs().median()) > MAX_UNIT_MEDIAN:
         raise InputError(
             f"picture has values up to {float(known.max()):g} beside a noise level, which is for [0, 1]: divide both "
             "by the white of the picture, or leave noise out"
@@ -97,7 +97,7 @@ def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:
 def blur_for(
     blur: BlurLike | None, size: tuple[int, int], labels: Any = None, positions: Any = None
 ) -> Blur | LinearOperator:
-    """The blur in whatever was given, for a picture of `size` (H, W); operators and physics as they are."""
+    """The blur from whatever was given, for a picture of `size` (H, W); operators and physics stay as they are."""
     if blur is None:
         raise InputError("blur is missing: give an array of the PSF, a Blur, an operator or a blur file")
     if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
@@ -108,7 +108,7 @@ def blur_for(
 
 
 def operator_of(blur: Blur | LinearOperator, boundary: Boundary) -> LinearOperator:
-    """The operator of a blur; an operator stays what it is."""
+    """The operator of a blur; an operator is returned unchanged."""
     return blur.operator(boundary) if isinstance(blur, Blur) else blur
 
 

@@ -16,7 +16,7 @@ from pnpladmm.tensors import InputError, type_words
 
 
 def dead_pixels(mask: Any, given: Given) -> Tensor | None:
-    """True on pixels that do not count: where a mask is not 0. (B or 1, C or 1, H or 1, W or 1)."""
+    """True on pixels that do not count, where the mask is not 0; (B or 1, C or 1, H or 1, W or 1)."""
     parts = [] if given.dead is None else [given.dead]
     if mask is not None:
         parts.append(_map("mask", mask, given)[0] != 0)
@@ -40,7 +40,7 @@ def page_of(values: Tensor, page: slice) -> Tensor:
 
 
 def _map(name: str, values: Any, given: Given) -> tuple[Tensor, float]:
-    """The values, and what one unit of them is in the numbers of the file or array."""
+    """The values, and the factor that brings them to the numbers of the file or array."""
     if isinstance(values, str | os.PathLike | Picture):
         return _of_file(name, values, given.picture)
     array = as_numpy(values, f"the {name}")
@@ -56,7 +56,7 @@ def _map(name: str, values: Any, given: Given) -> tuple[Tensor, float]:
 
 
 def _of_file(name: str, file: str | os.PathLike[str] | Picture, picture: Picture) -> tuple[Tensor, float]:
-    """The first channel of a picture file."""
+    """The first channel of a picture file, and its scale."""
     found = file if isinstance(file, Picture) else read_picture(file)
     (have, high), (want, pages) = ((tuple(p.pixels.shape[-2:]), len(p.pixels)) for p in (found, picture))
     if have != want:

@@ -1,4 +1,4 @@
-"""How much noise there is before a restoration, and whether what is left after it looks like that noise."""
+"""Estimate the noise before a restoration, and check after it whether the residual looks like that noise."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.data_terms import Poisson
 from pnpladmm.operators.transforms import Wavelet
 from pnpladmm.solvers import Problem
-from pnpladmm.tensors import InputError, per_picture
+from pnpladmm.tensors import InputError
 
 JPEG_NOISE, JPEG_NOISE_PER_STEP = 1.6 / 255, 0.29 / 255
 """JPEG smooths noise away where it is estimated, and adds errors of its own. The level that restores best is about the
@@ -18,9 +17,9 @@ first number plus the second times `Metadata.jpeg_step` (measured: docs/notes/20
 
 # Median of |n| for n of standard deviation 1.
 MEDIAN_OF_NORMAL = 0.67449
-# A detail this small beside the brightest pixel is rounding, not noise.
+# A detail smaller than this share of the brightest pixel is rounding, not noise.
 FLAT = 1e-9
-# What a fit may leave before we call it structured, too large or too small; measured in tests/test_noise.py.
+# Beyond these limits a residual is called structured, too large or too small; measured in tests/test_noise.py.
 STRUCTURED = 0.1
 TOO_LARGE = 1.15
 TOO_SMALL = 0.7
@@ -62,12 +61,12 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class ResidualCheck:
-    """What `y - Hx` looks like beside the noise that was assumed."""
+    """The residual `y - Hx` compared with the noise that was assumed."""
 
     size: float
-    """Its root mean square over the noise level: about 1."""
+    """Its root mean square divided by the noise level: about 1 for a good fit."""
     correlation: float
-    """Mean correlation of neighbouring pixels: about 0."""
+    """Mean correlation of neighbouring pixels: about 0 for a good fit."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -91,15 +90,15 @@ class ResidualCheck:
 
 
 def check_residual(problem: Problem, image: Tensor) -> tuple[ResidualCheck, ...]:
-    """The check for each picture; `image` on the problem's own domain."""
-    y, term = problem.observed.double(), problem.data_term
-    mean = problem.operator.forward(image).double()
-    precision = term.precision_of(y)
-    if isinstance(term, Poisson):
-        gain, background = per_picture(term.gain, y), per_picture(term.background, y)
-        mean = mean.clamp_min(0) + background
-        precision = 1 / (gain * mean)
-    assert precision is not None
+    """The check for each picture; none where the data term has no `mean_and_precision`.
+
+    `image` lies on the problem's own domain.
+    """
+    y = problem.observed.double()
+    expected = problem.data_term.mean_and_precision(problem.operator.forward(image).double(), y)
+    if expected is None:
+        return ()
+    mean, precision = expected
     white = (y - mean) * precision.double().sqrt()
     valid = (precision > 0).double().expand_as(white)
     return tuple(_check(w, v) for w, v in zip(white, valid, strict=True))

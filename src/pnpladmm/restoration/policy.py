@@ -1,4 +1,4 @@
-"""What is decided about a picture: which pixels count, how strong the noise is, which data term that makes."""
+"""Decisions before a restoration: which pixels count, how strong the noise is, and the data term for it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pnpladmm.solvers import METHODS, Problem, method_class
 from pnpladmm.tensors import InputError, check_pictures, per_picture
 
 MOST_SATURATED = 0.3
-"""A share of saturated pixels beyond which they are the picture, not an accident."""
+"""With a larger share of saturated pixels on a page, these are taken for white areas of the picture and count."""
 
 
 @dataclass(frozen=True)
 class Pages:
-    """Some pages of a picture that are restored together, with all that was said about them."""
+    """Some pages of a picture that are restored together, with all that was given for them."""
 
     picture: Picture
     """As it was given."""
@@ -72,8 +72,9 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
 
 
 def unsaturated(picture: Picture) -> Tensor | None:
-    """False on pixels at the top of an integer file's range; None where no page has any, or so many that they are
-    the picture.
+    """False on pixels at the top of an integer file's range; None where all pixels count.
+
+    Pages with a larger share of such pixels than `MOST_SATURATED` count as a whole: their white areas are no accident.
     """
     if np.dtype(picture.dtype).kind not in "ui":
         return None
@@ -106,7 +107,7 @@ def _counting(pages: Pages, options: Options, pixels: Tensor) -> Tensor | None:
 
 
 def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tensor | None) -> Tensor | None:
-    """The variance of each pixel in [0, 1]: of a map, or of counts; None where one number is to say it."""
+    """The variance of each pixel in [0, 1], from a map or from counts; None with one noise level per picture."""
     scale = pages.picture.scale
     if pages.variance is not None:
         variance = pages.variance[0].to(pixels.device) / scale**2
@@ -128,7 +129,7 @@ def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tenso
 
 
 def _noise_level(pages: Pages, pixels: Tensor, valid: Tensor | None, notes: list[str]) -> Tensor:
-    """(B,), float64: what one picture gets does not depend on its neighbours."""
+    """The noise level of each picture, (B,), float64, given or estimated from this picture alone."""
     if pages.noise is not None:
         noise = pages.noise.to(pixels.device)
         per_picture(noise, pixels)  # one number, or one for each picture
@@ -149,7 +150,10 @@ def _data_term(
     options: Options,
     scale: float,
 ) -> tuple[Tensor, DataTerm]:
-    """The observation and its data term: counts as they are, or by their variance where that has to do."""
+    """The observation and its data term.
+
+    Counts get a Poisson term, or a Gaussian term with their variance if the method needs a quadratic term.
+    """
     if options.gain is not None:
         gain, background = options.gain / scale, options.background / scale
         kind = options.method_class

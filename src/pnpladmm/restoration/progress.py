@@ -36,7 +36,7 @@ def progress_bar(name: str, total: int) -> Iterator[Callback]:
 
 
 def both(first: Callback, second: Callback | None) -> Callback:
-    """Call two; the run stops if one of them says so."""
+    """A callback that calls both; the run stops if one of them returns True."""
 
     def call(step: Progress) -> bool:
         stop = bool(first(step))

@@ -119,7 +119,7 @@ def joined(results: list[Result], images: Tensor, left_out: int) -> dict[str, An
 
 
 def _histories(histories: list[History], left_out: int) -> History:
-    """Side by side, NaN where a page has ended; the time is that of all pages."""
+    """The histories side by side, NaN after the end of a page; the time is the sum over all pages."""
     rows = max(len(h) for h in histories)
 
     def column(name: str) -> Tensor | None:

@@ -19,17 +19,19 @@ from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.solvers import LADMM, Problem, Result, Status, make_method, solve
+from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
 TOLERANCE = 1e-4
 """Relative changes below which a picture counts as done."""
+CERTIFYING = "certified"
+"""The method of the iterations that `certify` asks for: convergence is proved of it."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of some pages."""
+    """The result of some pages."""
 
     prepared: Prepared
     result: Result
@@ -58,7 +60,7 @@ def run(
     image = torch.cat([d.result.image for d in done])
     # Pages that an interrupt left out stay as they were.
     left = working.pixels[len(image) :].to(image)
-    if left.shape[1:] != image.shape[1:]:  # an operator that changes the size: there is nothing to put in their place
+    if left.shape[1:] != image.shape[1:]:  # the operator changes the size: no picture could replace them
         left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
     checks = tuple(check for d in done for check in d.checks)
@@ -92,9 +94,7 @@ def certify_from(
 
     The theorem holds from any `x0`, with `z0 = H x0` and the dual that belongs to it.
     """
-    method = make_method("certified", denoiser, problem, noise, strength)
-    assert isinstance(method, LADMM)
-    method = replace(method, z_start="blurred")
+    method = make_method(CERTIFYING, denoiser, problem, noise, strength).started_from_blurred()
     return solve(problem, method, iterations, TOLERANCE, start=start, callback=callback)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -23,8 +23,8 @@ from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm
 class ADMMState(PlugAndPlayState):
     """`x`, its copy `z` that fits the data, the scaled dual `u`, what the denoiser got, and `g = H^T p (y - Hz)`."""
 
-    z: Tensor
-    u: Tensor
+    z: Tensor = field()
+    u: Tensor = field()
     g: Tensor
 
 
@@ -116,7 +116,7 @@ class ADMM(PlugAndPlay[ADMMState]):
         return problem.data_term.value(problem.operator.forward(state.z), problem.observed) + prior + coupling
 
     def theorem(self, problem: Problem) -> Theorem:
-        """None that could be checked."""
+        """No theorem with conditions that could be checked."""
         return Theorem(
             missing="ADMM's theorems need an exact data step (or errors that sum up to something finite); "
             "conjugate gradient to a tolerance gives neither"

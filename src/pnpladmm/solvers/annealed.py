@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +21,7 @@ from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
 
 SIGMA_START = 49 / 255
-"""Where the schedule begins by default: strong enough to forget the blurred start of a photograph."""
+"""The first noise level of the schedule by default: strong enough to forget the blurred start of a photograph."""
 DEFAULT_CALLS = 8
 MOST_STEPS = 40
 """More steps of conjugate gradient than this do not change the picture."""
@@ -31,7 +31,7 @@ MOST_STEPS = 40
 class AnnealedState(PlugAndPlayState):
     """`x`, the picture `z` that fits the data, and its gradient `g = H^T p (y - Hz)`."""
 
-    z: Tensor
+    z: Tensor = field()
     g: Tensor
 
 
@@ -119,7 +119,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
     def for_noise(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
     ) -> Method[Any]:
-        """With tuned parameters. Convex priors get LADMM, which converges for them and does not need the schedule."""
+        """The method with tuned parameters; for convex priors LADMM, which converges for them and needs no schedule."""
         if promise_of(denoiser) is Promise.CONVEX:
             return LADMM.for_noise(denoiser, problem, sigma, strength, calls)
         return super().for_noise(denoiser, problem, sigma, strength, calls)
@@ -134,7 +134,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
         cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None
     ) -> Annealed:
         """From the fields that are tuned, with as many steps of conjugate gradient as the problem needs."""
-        names = {field.name for field in fields(cls)} - {"denoiser"}
+        names = {f.name for f in fields(cls)} - {"denoiser"}
         wrong = next((name for name in settings if name not in names), None)
         if wrong is not None or "sigma_d" not in settings:
             fault = "sigma_d is missing" if wrong is None else f"{wrong} is no parameter of it"
@@ -185,7 +185,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
         return AnnealedState(x=x, z=z, g=g, iteration=s.iteration + 1)
 
     def theorem(self, problem: Problem) -> Theorem:
-        """None."""
+        """No theorem covers this method."""
         return Theorem(missing="the annealed schedule minimises nothing; run certified iterations after it for a proof")
 
     def data_step(self, problem: Problem, iteration: int) -> DataStep:
@@ -215,7 +215,7 @@ def _data_steps(problem: Problem, method: Annealed) -> Tensor:
 
     They grow like the root of the condition number of `H^T p H + a`, which is up to `L_h / a` and falls from call to
     call, because `a` grows. Early calls get no more than one at the geometric mean of the first and the last noise
-    level: later ones correct them. The factors were measured (docs/speed.md).
+    level: later ones correct them. The factors were measured (docs/reference/speed.md).
     """
     sigma = torch.stack([method.sigma_at(k) for k in range(method.calls)], -1)
     middle = (sigma[..., :1] * sigma[..., -1:]).sqrt()

@@ -94,7 +94,7 @@ class CheckedCondition:
 
     @property
     def holds(self) -> bool:
-        """Equality counts to the rounding of float64 where it counts at all."""
+        """Whether the condition holds; equality, where it is allowed, holds to the rounding of float64."""
         return self.left > self.right if self.strict else self.left >= self.right * (1 - 1e-12)
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Theorem:
     general_statement: str = ""
     convex_statement: str = ""
     missing: str = ""
-    """Why nothing is proved, where nothing is."""
+    """Why nothing is proved, for methods without a theorem."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Certificate:
 def certify(
     problem: Problem, method: Method[Any], history: History, failed: Sequence[bool] | None = None
 ) -> tuple[Certificate, ...]:
-    """A certificate for each picture of the batch. For those that `failed`, that diverged, some condition must fail."""
+    """A certificate for each picture of the batch. Pictures that `failed` (diverged) get none based on measurements."""
     theorem = method.theorem(problem)
     advice = problem.data_term.advice(problem.observed)
     failed = failed or [False] * problem.pictures
@@ -169,7 +169,7 @@ def certify(
 
 
 def weakest(certificates: Sequence[Certificate]) -> Certificate:
-    """The one that claims least."""
+    """The certificate that claims least."""
     return max(certificates, key=lambda c: c.level.rank)
 
 

@@ -18,13 +18,15 @@ from pnpladmm.operators import LinearOperator
 MAX_CHANNELS = 4
 """With more channels, mixing them costs more than it saves."""
 MIN_STEPS = 2
-"""Steps that a plane gets however weak it is, unless the strongest plane has fewer."""
-ORDINARY = 0.99
-"""Share of the pixels that count as they are; stronger ones count no more than the strongest of these."""
+"""The fewest steps of a plane, however weak it is, unless the strongest plane has fewer."""
+OUTLIER_QUANTILE = 0.99
+"""Pixels with more detail than this share of all pixels are shortened to that quantile: a few hot pixels must not
+decide which mixtures of channels the planes are."""
 SAMPLES = 1 << 16
-"""Pixels from which that limit is estimated."""
-WEAKEST = 1e-6
-"""A channel with less energy than this, relative to the strongest, counts less than the others."""
+"""Pixels from which that quantile is estimated."""
+MIN_RELATIVE_ENERGY = 1e-6
+"""Channels are scaled to the same energy. One with less than this share of the strongest channel's energy is scaled as
+if it had this share, so that a channel that is almost empty is not amplified to noise."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class ColourPlanes:
         covariance = (flat @ flat.mT).cpu()
         power = covariance.diagonal(dim1=1, dim2=2)
         most = power.amax(1, keepdim=True)
-        gain = torch.where(most > 0, (most / power.clamp_min(WEAKEST * most)).sqrt(), 1.0)
+        gain = torch.where(most > 0, (most / power.clamp_min(MIN_RELATIVE_ENERGY * most)).sqrt(), 1.0)
         energy, axes = torch.linalg.eigh(covariance * gain[:, :, None] * gain[:, None, :])
         energy, axes = energy.flip(-1).clamp_min(0), axes.flip(-1)  # the strongest first
         energy = torch.where(energy[:, :1] > 0, energy / energy[:, :1], 1.0)
@@ -85,12 +87,12 @@ def _without_outliers(flat: Tensor) -> Tensor:
     """Pixels (B, C, N), with the longest shortened, so that a few do not decide for all."""
     length = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
     sample = length[..., :: max(1, length.shape[-1] // SAMPLES)].sort(-1).values
-    longest = sample[..., round(ORDINARY * (sample.shape[-1] - 1)), None]
+    longest = sample[..., round(OUTLIER_QUANTILE * (sample.shape[-1] - 1)), None]
     return torch.where((length > longest) & (longest > 0), flat * (longest / length), flat)
 
 
 def _mixed(matrix: Tensor, x: Tensor) -> Tensor:
-    """`sum_j matrix_ij x_j`. Not as a matrix product, which may run with fewer digits."""
+    """`sum_j matrix_ij x_j`, not computed as a matrix product, which may have fewer digits."""
     mixed = torch.empty_like(x)
     first, *others = x.unbind(1)
     for plane, row in zip(mixed.unbind(1), matrix[..., None, None].unbind(1), strict=True):

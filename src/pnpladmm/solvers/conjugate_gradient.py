@@ -59,7 +59,7 @@ class Descent:
         """Have all pictures stopped? Never true on a GPU, where asking would cost a wait."""
 
     def load(self, x: Tensor, r: Tensor, p: Tensor, rz: Tensor, goal: Tensor, left: Tensor) -> None:
-        """Begin here, or go on from here. Where `p` is 0 the first direction is `M^-1 r`."""
+        """Set all variables, to begin or to go on. Where `p` is 0 the first direction is `M^-1 r`."""
         for mine, given in zip(
             (self.x, self.r, self.p, self.rz, self.goal, self.left), (x, r, p, rz, goal, left), strict=True
         ):

@@ -86,7 +86,7 @@ class _Recorder:
         self._first = self.record(lambda: torch.zeros(1, device="cuda"))
 
     def record(self, procedure: Callable[[], object]) -> torch.cuda.CUDAGraph:
-        """As torch.cuda.graph() does, which would also wait for the GPU and empty its caches."""
+        """Record as `torch.cuda.graph()` does, but without waiting for the GPU and emptying its caches."""
         graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         self._aside.wait_stream(here)
         with torch.cuda.stream(self._aside):
@@ -107,7 +107,7 @@ _one_at_a_time = threading.Lock()
 
 
 def _recorder() -> _Recorder:
-    """Of the current stream: procedures that run one after the other can use the same memory."""
+    """The recorder of the current stream: procedures that run one after the other can use the same memory."""
     stream = torch.cuda.current_stream()
     key = (stream.device_index, stream.cuda_stream)
     if key not in _recorders:

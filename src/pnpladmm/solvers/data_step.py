@@ -26,7 +26,7 @@ class NormalMatrix:
     a: Tensor
 
     def __call__(self, q: Tensor) -> Tensor:
-        """Of pictures."""
+        """Apply the matrix to pictures."""
         H = self.operator
         return torch.addcmul(H.adjoint(self.precision * H.forward(q)), self.a, q)
 
@@ -42,10 +42,10 @@ class NormalSystem:
     @property
     def recordable(self) -> bool:
         """May steps be recorded in a CUDA graph, and used again with another `a`?"""
-        return self.matrix.operator.recordable and getattr(self.precondition, "recordable", False)
+        return self.matrix.operator.recordable and self.precondition is not None and self.precondition.recordable
 
     def set(self, a: Tensor) -> None:
-        """Change `a` where it lies in memory, and in the preconditioner."""
+        """Change `a` in place, also in the preconditioner."""
         self.matrix.a.copy_(a)
         if self.precondition is not None:
             self.precondition.set(a)

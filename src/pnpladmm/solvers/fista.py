@@ -63,7 +63,7 @@ class FISTA(PlugAndPlay[FISTAState]):
 
     @classmethod
     def convex_L_x(cls, problem: Problem, sigma: Tensor) -> Tensor:
-        """No smaller than the condition of convergence allows."""
+        """`L_x` for convex priors, not below the smallest one that converges."""
         return torch.maximum(super().convex_L_x(problem, sigma), least_L_x(problem, cls.__name__))
 
     @classmethod

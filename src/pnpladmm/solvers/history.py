@@ -61,7 +61,7 @@ class History:
     denoiser_calls: Tensor
     """So far, shape (iterations,)."""
     rounding: float
-    """Relative rounding of the sums above: smaller changes of `lagrangian` are no information."""
+    """Relative rounding error of the sums above: smaller changes of `lagrangian` mean nothing."""
 
     def __len__(self) -> int:
         """Iterations done."""
@@ -82,7 +82,7 @@ class Recorder:
     def __init__(
         self, problem: Problem, method: Method[Any], reference: Tensor | None, everything: bool = True
     ) -> None:
-        """Without `everything` only the changes are kept."""
+        """Record each row in full, or only the relative changes if `everything` is False."""
         self.problem, self.method, self.everything = problem, method, everything
         self.reference = None if reference is None else _check_reference(problem, reference)
         self.rows: list[dict[str, Tensor | None]] = []
@@ -151,11 +151,12 @@ class Recorder:
 
 def changes(old: State, new: State) -> dict[str, Tensor | None]:
     """Relative changes of `x`, `z` and the duals; None for a variable that the method does not have."""
-    z_old, z = getattr(old, "z", None), getattr(new, "z", None)
-    moved = [getattr(new, name) - getattr(old, name) for name in new.duals if hasattr(new, name)]
+    z = new.z
+    duals = [(getattr(old, name), getattr(new, name)) for name in new.duals]
+    moved = [after - before for before, after in duals if before is not None and after is not None]
     return {
         "x_change": _relative([new.x - old.x], new.x),
-        "z_change": None if z is None or z_old is None else _relative([z - z_old], z),
+        "z_change": None if z is None or old.z is None else _relative([z - old.z], z),
         "u_change": None if z is None or not moved else _relative(moved, z),
     }
 

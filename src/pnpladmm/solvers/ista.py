@@ -56,7 +56,7 @@ class ISTA(PlugAndPlay[ISTAState]):
 
     @classmethod
     def convex_L_x(cls, problem: Problem, sigma: Tensor) -> Tensor:
-        """No smaller than the condition of convergence allows."""
+        """`L_x` for convex priors, not below the smallest one that converges."""
         return torch.maximum(super().convex_L_x(problem, sigma), least_L_x(problem, cls.__name__))
 
     @classmethod
@@ -98,7 +98,7 @@ def least_L_x(problem: Problem, method: str) -> Tensor:
 
 
 def step_from_settings(problem: Problem, settings: Settings, method: str) -> dict[str, Any]:
-    """`sigma_d` and `L_x = lambda / sigma_d^2`. `sigma_d` stays where `L_x` must be raised to converge."""
+    """`sigma_d` and `L_x = lambda / sigma_d^2`. If `L_x` must be raised to converge, `sigma_d` does not change."""
     sigma_d, least = settings["sigma_d"], least_L_x(problem, method)
     L_x = torch.as_tensor(settings["lambda"], dtype=torch.float64) / torch.as_tensor(sigma_d) ** 2
     return {"sigma_d": sigma_d, "L_x": torch.maximum(L_x.to(least.device), least)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -22,8 +22,8 @@ class LADMMState(PlugAndPlayState):
     """`x`, `Hx`, the split `z ~ Hx`, the scaled dual `u = w / beta`, and what the denoiser got."""
 
     Hx: Tensor = field()
-    z: Tensor
-    u: Tensor
+    z: Tensor = field()
+    u: Tensor = field()
 
 
 @METHODS.register("ladmm")
@@ -37,7 +37,7 @@ class LADMM(PlugAndPlay[LADMMState]):
 
     One `H`, one `H^T`, one denoiser call per iteration. Fixed points depend on `sigma_d` and `L_x`; `beta` sets
     speed and stability. Converges for `D = prox` if `beta > L_h` and `L_x > beta ||H||^2`; for convex `f`, any
-    `beta` with `L_x >= beta ||H||^2` (docs/theory.md).
+    `beta` with `L_x >= beta ||H||^2` (docs/reference/theory.md).
 
     Parameters
     ----------
@@ -103,8 +103,12 @@ class LADMM(PlugAndPlay[LADMMState]):
         """`lambda f = L_x phi`."""
         return self.L_x
 
+    def started_from_blurred(self) -> Self:
+        """The method with `z0 = H x0`: the theorem holds from any `x0` with the dual that belongs to this `z0`."""
+        return replace(self, z_start="blurred")
+
     def init(self, problem: Problem, start: Start = None) -> LADMMState:
-        """`x0`, `z0`, and the dual that belongs to `z0`."""
+        """The state of `x0`, `z0`, and the dual that belongs to `z0`."""
         x = start_picture(problem, start)
         Hx = problem.operator.forward(x)
         z = self._z0(problem, Hx)

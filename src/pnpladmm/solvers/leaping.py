@@ -61,8 +61,8 @@ class LeapingLADMM(LADMM):
     Newton's step to the point where nothing changes any more. Where some `mu` is negative (below `-1 / LARGEST_REACH`,
     as far as rounding allows to tell) changes grow, and the leap is an iteration of ordinary length: a long one would
     lead to lower values of `E` and to worse pictures (12 dB instead of 22 were measured). A leap is a new start, and
-    the theorem holds for any start; as no leap raises the Lagrangian, it covers all iterations (docs/proof.md,
-    statement 7).
+    the theorem holds for any start; as no leap raises the Lagrangian, it covers all iterations
+    (docs/reference/proof.md, statement 7).
 
     The denoiser must be able to evaluate its prior, because the Lagrangian decides which leaps are taken. The state
     holds 12 pictures more than LADMM's.
@@ -94,15 +94,15 @@ class LeapingLADMM(LADMM):
             raise InputError(f"every = {self.every}: give at least 3 iterations, a leap is made from their differences")
 
     def calls_after(self, iterations: int) -> int:
-        """One per iteration and one per leap."""
+        """Denoiser calls: one per iteration and one per leap."""
         return iterations + min(iterations // self.every, MAX_LEAPS)
 
     def init(self, problem: Problem, start: Start = None) -> LeapingState:
-        """LADMM's, with an empty memory."""
+        """The first state of LADMM, with an empty memory."""
         return self._with_memory(super().init(problem, start))
 
     def step(self, problem: Problem, state: LADMMState) -> LeapingState:
-        """LADMM's, and a leap where one is due."""
+        """An iteration of LADMM, and every few iterations a leap."""
         old, s = self._with_memory(state), super().step(problem, state)
         before, v = old.denoised_from, s.denoised_from
         assert v is not None  # every step denoises
@@ -121,7 +121,7 @@ class LeapingLADMM(LADMM):
         return None if phi is None else torch.as_tensor(self.L_x, dtype=phi.dtype, device=phi.device) * phi
 
     def _with_memory(self, state: LADMMState) -> LeapingState:
-        """The state itself, or at the start LADMM's with an empty memory."""
+        """The state as it is; a state of LADMM at the start gets an empty memory."""
         if isinstance(state, LeapingState):
             return state
         if state.iteration:
@@ -133,11 +133,11 @@ class LeapingLADMM(LADMM):
     def _phi(self, x: Tensor, v: Tensor) -> Tensor:
         phi = self.denoiser.prior(x, v, self.sigma_d) if isinstance(self.denoiser, EvaluablePrior) else None
         if phi is None:
-            raise InputError("this denoiser cannot tell its prior: leaps need it; use LADMM")
+            raise InputError("this denoiser cannot evaluate its prior, which leaps need: use LADMM")
         return phi
 
     def theorem(self, problem: Problem) -> Theorem:
-        """LADMM's for any `f`. The statement for convex `f` is about iterations without leaps between them."""
+        """The theorem of LADMM for any `f`. Its statement for convex `f` is about iterations without leaps."""
         statement = "the augmented Lagrangian never rises, the changes of all iterations go to 0, and every limit point"
         statement = f"{statement} of theirs is a critical point of E"
         return replace(super().theorem(problem), convex=None, general_statement=statement)
@@ -186,19 +186,19 @@ class Certified(LADMM):
     def convex_settings(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0
     ) -> dict[str, Tensor]:
-        """For the `L_x` that `LADMM.certified` will choose: `MARGIN^2 L_h ||H||^2`."""
+        """Settings for the `L_x` that `LADMM.certified` will choose: `MARGIN^2 L_h ||H||^2`."""
         weight = torch.full_like(sigma, strength**2 * convex_weight(denoiser))
         L_x = problem.L_h() * problem.proven_norm_for("certified LADMM")
         return {"sigma_d": (weight / L_x).sqrt() / MARGIN}
 
 
 def _followed(past: Tensor, now: Tensor) -> Tensor:
-    """`past` with `now` at its end, without its oldest."""
+    """`past` without its oldest entry and with `now` at its end."""
     return torch.cat([past[:, 1:], now.unsqueeze(1)], 1)
 
 
 def _extra_step(points: Tensor, moves: Tensor, v: Tensor, f: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-    """What a leap from `v` adds to `v + f(v)`, from earlier points and `f` there, each (B, n, C, H, W).
+    """The term that a leap from `v` adds to `v + f(v)`, from earlier points and `f` there, each (B, n, C, H, W).
 
     Also returns where changes shrink along all known directions, (B,): elsewhere a leap adds nothing.
     """

@@ -20,7 +20,7 @@ from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, squared_norm, type_words
 
 DEFAULT_ITERATIONS = 100
-# A picture this many times as large as its data diverges.
+# A picture has diverged if its root mean square is this many times that of the observation and of the start.
 DIVERGED_AT = 100.0
 # On a GPU, after how many iterations the loop asks whether all pictures are done: asking waits for the GPU.
 GPU_LOOK_EVERY = 10

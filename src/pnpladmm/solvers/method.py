@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Generic, TypeAlias, get_args
+from typing import Any, ClassVar, Generic, Self, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -78,7 +78,7 @@ class Method(ABC, Generic[StateT]):
 
     @property
     def name(self) -> str:
-        """As it is printed."""
+        """The name that is printed."""
         return type(self).__name__
 
     def calls_after(self, iterations: int) -> int:
@@ -94,6 +94,13 @@ class Method(ABC, Generic[StateT]):
     def promise(self) -> Promise:
         """What is known of the prior."""
         return Promise.NONE
+
+    def started_from_blurred(self) -> Self:
+        """The method whose variables in the domain of `y` start at `H x0`, so that they fit any start `x0`.
+
+        Runs that go on from the result of another method use it. Methods without such variables return themselves.
+        """
+        return self
 
     @abstractmethod
     def init(self, problem: Problem, start: Start = None) -> StateT:
@@ -112,7 +119,7 @@ class Method(ABC, Generic[StateT]):
         """The conditions under which something is proved of this method, with this problem's numbers."""
 
     def blurred(self, problem: Problem, state: StateT) -> Tensor:
-        """`Hx`: the state's, or computed here."""
+        """`Hx`, from the state or computed here."""
         return problem.operator.forward(state.x) if state.Hx is None else state.Hx
 
     def objective(self, problem: Problem, state: StateT) -> Tensor | None:
@@ -143,7 +150,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
     def for_noise(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
     ) -> Method[Any]:
-        """With tuned parameters; for convex priors with those that their weight asks for."""
+        """The method with tuned parameters; for convex priors with parameters for the weight of the prior."""
         if promise_of(denoiser) is Promise.CONVEX:
             return cls.from_settings(denoiser, problem, cls.convex_settings(denoiser, problem, sigma, strength), calls)
         powers = {"sigma_d": 1, "lambda": 2, "mu": 2}
@@ -158,7 +165,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
 
     @classmethod
     def convex_settings(cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0) -> Settings:
-        """For convex priors: `lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the step sizes are."""
+        """Settings for convex priors: `lambda f = strength^2 TV_WEIGHT TV(x)`, whatever the step sizes are."""
         weight = torch.full_like(sigma, strength**2 * tables.convex_weight(denoiser))
         L_x = cls.convex_L_x(problem, sigma)
         return {"sigma_d": (weight / L_x).sqrt(), "lambda": weight, "ratio": MARGIN}
@@ -187,7 +194,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
 
     @property
     def promise(self) -> Promise:
-        """The denoiser's."""
+        """The promise of the denoiser."""
         return promise_of(self.denoiser)
 
     def denoise(self, v: Tensor, sigma: PerPicture | None = None) -> Tensor:

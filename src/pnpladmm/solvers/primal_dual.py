@@ -25,8 +25,8 @@ class PrimalDualState(PlugAndPlayState):
     duals: ClassVar[tuple[str, ...]] = ("u", "u_box")
 
     Hx: Tensor = field()
-    z: Tensor
-    u: Tensor
+    z: Tensor = field()
+    u: Tensor = field()
     u_box: Tensor
 
 

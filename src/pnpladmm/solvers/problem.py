@@ -61,7 +61,7 @@ class Problem:
 
     @property
     def pictures(self) -> int:
-        """B."""
+        """Number of pictures, B."""
         return self.shape[0]
 
     @cached_property
@@ -83,14 +83,20 @@ class Problem:
         precision = self.data_term.precision_of(self.observed)
         if precision is None:
             term = type(self.data_term).__name__
-            raise InputError(f"{method} needs a quadratic data term, {term} is not: use LADMM or PrimalDual")
+            raise InputError(
+                f"{method} needs a quadratic data term, {term} is not: give WeightedGaussian, or use a method that "
+                "takes any data term (its needs_quadratic is False)"
+            )
         return precision
 
     def proven_norm_for(self, method: str) -> Tensor:
         """The upper bound of `||H||^2`, (1,) or (B,); an error that names the method where none is known."""
         norm = self.norm_squared.upper.to(self.observed.device)
         if not bool(torch.isfinite(norm).all()):
-            raise InputError(f"||H||^2 has no proven upper bound for this operator: {method} needs one, use fast")
+            raise InputError(
+                f"||H||^2 has no proven upper bound for this operator: {method} needs one, "
+                "the default method of restore does not"
+            )
         return norm
 
     def default_start(self) -> Tensor:

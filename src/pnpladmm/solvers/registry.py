@@ -12,7 +12,21 @@ from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.tensors import InputError, type_words
 
-METHODS: Registry[type[Method[Any]]] = Registry("method", "pnpladmm.methods")
+LISTED_FIRST = ("fast", "ladmm", "certified")
+"""The methods that help and errors name before all others: the default, the paper's, and the one with a proof."""
+
+
+class MethodRegistry(Registry[type[Method[Any]]]):
+    """The registry of methods, which lists the most used ones first."""
+
+    def names(self) -> tuple[str, ...]:
+        """All names: those of `LISTED_FIRST`, the others of this package, those of other packages."""
+        names = super().names()
+        first = tuple(name for name in LISTED_FIRST if name in names)
+        return (*first, *(name for name in names if name not in first))
+
+
+METHODS = MethodRegistry("method", "pnpladmm.methods")
 """Method classes by name. An entry point of the group `pnpladmm.methods` names a subclass of `Method`."""
 
 

@@ -33,12 +33,12 @@ class Status(Enum):
     STOPPED = ("stopped", "The run was interrupted; the picture is the one of the last complete iteration.")
     DIVERGED = (
         "diverged",
-        "The picture grew without bound; returned is the calmest iterate. Raise L_x, or lower beta, until "
+        "The picture grew without bound; the calmest iterate is returned. Raise L_x, or lower beta, until "
         "L_x >= beta ||H||^2, or use LADMM.certified.",
     )
     NON_FINITE = (
         "non-finite",
-        "NaN or infinity appeared; returned is the calmest iterate. Check the denoiser's output, or use "
+        "NaN or infinity appeared; the calmest iterate is returned. Check the denoiser's output, or use "
         "LADMM.certified.",
     )
 
@@ -72,10 +72,10 @@ class Result:
     image: Tensor
     """(B, C, H, W). For pictures that failed the calmest iterate, the one with the least relative change."""
     statuses: tuple[Status, ...]
-    """One per picture."""
+    """How each picture's run ended."""
     history: History
     certificates: tuple[Certificate, ...]
-    """One per picture."""
+    """The certificate of each picture."""
     method: Method[Any]
     state: State
     """Where the run stands: `solve(..., start=state)` goes on from here, bit for bit."""
@@ -87,10 +87,10 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """The worst of the batch."""
+        """The worst status of the batch."""
         return max(self.statuses, key=lambda s: list(Status).index(s))
 
     @property
     def certificate(self) -> Certificate:
-        """The weakest of the batch."""
+        """The weakest certificate of the batch."""
         return weakest(self.certificates)

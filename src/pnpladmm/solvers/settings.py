@@ -1,8 +1,8 @@
 """Settings that suit a noise level: tuned at a few levels (settings.json), interpolated between them.
 
 The table holds parameters at noise levels of 1, 10, 20 and 40 of 255 for each method of a denoiser, as
-`pnpladmm experiment tune` found them. A denoiser has `drunet`'s parameters where it has none of its own. How each entry
-was found is in docs/results.md.
+`pnpladmm experiment tune` found them. A denoiser without parameters of its own has those of `FALLBACK`. How each entry
+was found is in docs/reference/results.md.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ Table: TypeAlias = dict[str, dict[str, Levels]]
 NOISE_LEVELS = ("sigma_d", "sigma_start")
 """Parameters that are noise levels: of 255 in the table, and proportional to the noise below its first level."""
 NEUTRAL = {"bend": 1.0, "extrapolation": 0.0, "tilt": 1.0}
-"""What a parameter is where a row leaves it out and another row has it: the default of the method."""
+"""The value of a parameter in rows that leave it out while other rows have it: the default of the method."""
 FAST_CALLS = (4, 8, 24)
 """The numbers of denoiser calls that the annealed method was tuned for."""
-FALLBACK, GRADIENT_STEP = "drunet", "prox-drunet"
+FALLBACK = "drunet"
+"""The denoiser of the table whose parameters others have, for the methods that they have no parameters for."""
+GRADIENT_STEP_FALLBACK = "prox-drunet"
+"""The denoiser whose parameters gradient steps have that are not in the table; it comes before `FALLBACK`."""
 TV_WEIGHT = 6.0
 """`lambda f = TV_WEIGHT TV(x)` for total variation at any noise level: `h` carries the 1/sigma^2."""
 
@@ -78,12 +81,12 @@ def tuned(denoiser: object, method: str, sigma: Tensor) -> dict[str, Tensor]:
 
 
 def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
-    """The methods of a denoiser: those of the table, else those that came with it, else `drunet`'s.
+    """The methods of a denoiser: those of the table, else those that came with it, else those of `FALLBACK`.
 
-    Unknown gradient steps have those of `prox-drunet`.
+    Gradient steps that are not in the table have those of `GRADIENT_STEP_FALLBACK`.
     """
     if name not in table and promise_of(denoiser) is Promise.GRADIENT_STEP:
-        name = GRADIENT_STEP
+        name = GRADIENT_STEP_FALLBACK
     own = {**settings_of(denoiser), **table.get(name, {})}
     # `ladmm:sr2` of another denoiser does not come before this one's `ladmm`.
     rest = {method: rows for method, rows in table.get(FALLBACK, {}).items() if method.partition(":")[0] not in own}
@@ -122,7 +125,7 @@ def at_noise(levels: Mapping[float, Row], noise: float) -> Row:
 
 
 def _completed(rows: list[Row]) -> list[Row]:
-    """The rows with the same parameters: one that only some of them have is neutral in the others."""
+    """The rows, completed to the same parameters: a parameter that only some rows have is neutral in the others."""
     names = dict.fromkeys(name for row in rows for name in row)
     lost = next((name for name in names if name not in NEUTRAL and any(name not in row for row in rows)), None)
     if lost is not None:
@@ -137,10 +140,10 @@ def _by_picture(settings: Mapping[str, Tensor]) -> list[Row]:
 
 
 def _mixed(a: Row, b: Row, share: float) -> Row:
-    """Between two rows with the same parameters: the first for 0, the second for 1."""
+    """The row between two rows with the same parameters; a share of 0 gives the first row, 1 the second."""
     return {name: _between(value, b[name], share) for name, value in a.items()}
 
 
 def _between(a: float, b: float, share: float) -> float:
-    """Linear in the logarithms; linear where one of the two is 0."""
+    """Interpolate linearly in the logarithms, or in the numbers themselves if one of them is 0."""
     return a ** (1 - share) * b**share if a > 0 and b > 0 else (1 - share) * a + share * b

@@ -19,8 +19,9 @@ Start: TypeAlias = Tensor | Literal["observed", "adjoint"] | None
 class State:
     """All that a method carries from one iteration to the next.
 
-    A subclass adds tensors whose first axis is the pictures of the batch, and numbers. A split called `z` and the
-    scaled duals named in `duals` count for the stopping rule and have columns in the history.
+    A subclass adds tensors whose first axis is the pictures of the batch, and numbers. The split `z` and the scaled
+    duals named in `duals` count for the stopping rule and have columns in the history. The state of a method that
+    always has `z`, `u` or `Hx` declares it again without a default: `z: Tensor = field()`.
     """
 
     duals: ClassVar[tuple[str, ...]] = ("u",)
@@ -30,6 +31,10 @@ class State:
     """The picture, (B, C, H, W)."""
     Hx: Tensor | None = None
     """`H x`, where the method has computed it anyway."""
+    z: Tensor | None = None
+    """The split variable, where the method has one."""
+    u: Tensor | None = None
+    """Its scaled dual, where the method has one."""
     iteration: int = 0
 
 

@@ -1,4 +1,4 @@
-"""A bare array: what it is shows in its axes and in what was said beside it."""
+"""A bare array: its axes and the options tell which form of a blur it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pnpladmm.tensors import InputError
 
 
 def from_array(name: str, array: Array, options: Options) -> Blur:
-    """A map (`kind`), PSFs with `positions`, a bank with `labels`, one kernel of a bank (`index`), or one kernel."""
+    """The blur of a map (`kind`), PSFs (`positions`), a bank (`labels`), one of a bank (`index`), or one kernel."""
     if options.kind == "motion":
         return vector_map(name, array, options)
     if options.kind is not None:

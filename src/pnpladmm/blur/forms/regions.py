@@ -38,7 +38,7 @@ def from_regions(
 
 
 def region_options(options: Options) -> Options:
-    """The options for the kernel of one region: how to condition it, nothing about where it acts."""
+    """The options that condition the kernel of one region, without those that say where it acts."""
     return Options(
         size=options.size,
         normalise=options.normalise,

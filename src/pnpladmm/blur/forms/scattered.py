@@ -23,7 +23,7 @@ COARSE = 32
 MOST_KERNELS = 32
 """The largest number of kernels unless told otherwise."""
 LEAVE_ONE_OUT = 64
-"""With more PSFs than this none is left out in turn."""
+"""With more PSFs than this the error is not measured by leaving out each PSF in turn."""
 
 
 def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) -> Blur:

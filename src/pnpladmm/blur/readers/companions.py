@@ -1,4 +1,4 @@
-"""Files that stand beside a stack of kernels and say where each acts: NAME.csv, NAME.labels.png or .npy."""
+"""Files next to a stack of kernels that say where each kernel acts: NAME.csv, NAME.labels.png or .npy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABELS = (".labels.png", ".labels.npy")
 
 
 def with_companions(path: Path, array: Array, options: Options) -> tuple[Options, list[str]]:
-    """Options with the label map or table beside a stack, unless something was said already; and a note."""
+    """Options with the label map or table from the file next to a stack, unless they say it already; and a note."""
     said = options.kind or options.labels is not None or options.positions is not None or options.index is not None
     if array.ndim < 3 or said:
         return options, []
@@ -33,7 +33,7 @@ def with_companions(path: Path, array: Array, options: Options) -> tuple[Options
 
 @READERS.register("table")
 class TableReader:
-    """A CSV of places: the stack of PSFs is the file of its name beside it."""
+    """A CSV of places; the stack of PSFs is the file next to it with the same name."""
 
     generality: ClassVar[int] = SIGNATURE
 
@@ -42,7 +42,7 @@ class TableReader:
         return path.suffix.lower() == ".csv" and has_format(path, "text")
 
     def read(self, path: Path, options: Options) -> Blur:
-        """The blur of the stack."""
+        """The blur of the stack of PSFs at these places."""
         stack = next((path.with_suffix(s) for s in STACKS if path.with_suffix(s).is_file()), None)
         if stack is None:
             raise InputError(f"{path}: no stack of PSFs beside it: {path.stem}.tif, .npy or .fits")

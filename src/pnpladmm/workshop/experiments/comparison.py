@@ -183,7 +183,7 @@ def _other(name: str) -> Compared:
 
 
 def iterative(methods: Sequence[Compared]) -> list[Compared]:
-    """Those that iterate to a fixed point: no schedule, and no number of iterations that is tuned."""
+    """The methods that iterate to a fixed point: they have no schedule and no tuned number of iterations."""
     return [method for method in methods if not method.schedule and method.iterations is not None]
 
 

@@ -1,4 +1,4 @@
-"""Runs with a proof (docs/proof.md): certified LADMM, followed for up to a thousand iterations.
+"""Runs with a proof (docs/reference/proof.md): certified LADMM, followed for up to a thousand iterations.
 
 Each picture runs twice, from the observation and after 8 calls of the annealed method, until nothing changes. With a
 gradient step (`prox-drunet`) the certificate rests on what is measured in the run; with a plain network (`drunet`,
@@ -86,7 +86,7 @@ def _certified_unit(run: Run, warm: Run, start: str) -> Unit:
         x = batch.start
         if start == "warm":
             x = warm.solve(warm.make_method(), lambda _: None).image
-            method = dataclasses.replace(method, z_start="blurred")
+            method = method.started_from_blurred()
         seen = _Seen(psnr(x, sharp, PAPER))
 
         def look(step: Progress) -> None:

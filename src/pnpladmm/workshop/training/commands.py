@@ -117,11 +117,12 @@ def run(
     penalty_begin: Annotated[float, _penalty("Share of the budget before it.", "--penalty-from")] = Penalty.begin,
 ) -> None:
     """Train a denoiser on a folder of pictures. Give --minutes, --steps or both; a killed training is resumed."""
+    from pnpladmm.denoisers.shipped import is_gradient_step
     from pnpladmm.workshop.training.loop import train
 
     given = dict(context.params)  # the names above are the fields of Plan, and with `penalty_` those of Penalty
     penalty = {name: given.pop(name) for name in list(given) if name.startswith("penalty_")}
-    _complete(given, half="bfloat16" if network == "prox-drunet" else "float16")
+    _complete(given, half="bfloat16" if is_gradient_step(network) else "float16")
     given["widths"] = whole_numbers("--widths", widths) if widths is not None else None
     given["penalty"] = Penalty(**{name.removeprefix("penalty_"): value for name, value in penalty.items()})
     train(Plan(**given), lambda progress: typer.echo(str(progress)))

@@ -15,7 +15,7 @@ the last visit's.
 
 The lower end (`end = -1`, `bound = growth`, if the plan has a growth) determines how soon a run settles. Where
 `lambda < 0`, `D` amplifies differences along `u`. In a restored picture only the data work against it, and where the
-blur has erased the picture they are weak: whole pictures were lost (docs/proof.md).
+blur has erased the picture they are weak: whole pictures were lost (docs/reference/proof.md).
 
 Precision: with `bfloat16` all convolutions compute in it but the first, whose input is the picture in units of its
 noise and must not be rounded. Pictures, residuals, their sums and the weights are float32. Eigenvalues that must be
@@ -52,7 +52,7 @@ whose penalty is 0, the gradient along which they climb."""
 class GradientStepTraining(Training):
     """A training of `SmoothUNet` for `D = Id - grad g`."""
 
-    mirrored = False  # padded by zeros instead, with a noise map of 0 (docs/proof.md)
+    mirrored = False  # padded by zeros instead, with a noise map of 0 (docs/reference/proof.md)
 
     def __init__(self, plan: Plan) -> None:
         """As every training, with a pool of points; `extra` holds it, so that it is part of the checkpoint."""

@@ -45,8 +45,10 @@ class InLoopPlan(Plan):
             raise InputError(f"grey = {self.grey}: give a share between 0 and 1")
         if not (math.isfinite(self.schedule_rate) and self.schedule_rate >= 0):
             raise InputError(f"schedule_rate = {self.schedule_rate}: give a number of at least 0")
-        if self.network == "prox-drunet":
-            raise InputError("network = prox-drunet: trained in the loop it would lose its theorem: give another one")
+        if self.is_gradient_step:
+            raise InputError(
+                f"network = {self.network}: trained in the loop it would lose its theorem: give another one"
+            )
         if self.channels != 3:
             raise InputError(
                 f"channels = {self.channels}: give 3: the colour network serves grey pictures too (grey = {self.grey})"

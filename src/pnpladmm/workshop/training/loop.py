@@ -284,7 +284,7 @@ class Training:
 
 def train(plan: Plan, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
     """Train by a plan and return the card; continues from the checkpoint beside `plan.out`."""
-    if plan.network == "prox-drunet":
+    if plan.is_gradient_step:
         from pnpladmm.workshop.training.gradient_step import GradientStepTraining
 
         return GradientStepTraining(plan).run(progress)

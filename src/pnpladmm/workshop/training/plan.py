@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pnpladmm.denoisers.shipped import is_gradient_step
 from pnpladmm.tensors import InputError
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """The penalty on the Hessian's eigenvalues when `prox-drunet` is trained (gradient_step.py)."""
+    """The penalty on the Hessian's eigenvalues when a gradient step is trained (gradient_step.py)."""
 
     weight: float = 4.0
     margin: float = 0.05
@@ -83,7 +84,7 @@ class Plan:
     validation_seconds: float = 120.0
     data_note: str = ""
     penalty: Penalty = field(default_factory=Penalty)
-    """Used for `prox-drunet` only."""
+    """Used for gradient steps only."""
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.steps is None:
@@ -100,29 +101,34 @@ class Plan:
                 raise InputError(f"{name} = {getattr(self, name)}: give a share between 0 and 1")
         if self.soft_chroma and self.channels == 1:
             raise InputError(f"soft_chroma = {self.soft_chroma}: grey pictures have no colour; leave it out")
-        optimizers = ("adamw",) if self.network == "prox-drunet" else ("adamw", "muon")
+        optimizers = ("adamw",) if self.is_gradient_step else ("adamw", "muon")
         if self.optimizer not in optimizers:
             raise InputError(f"optimizer = {self.optimizer}, network {self.network}: give {' or '.join(optimizers)}")
-        precisions = ("float32", "bfloat16") if self.network == "prox-drunet" else ("float32", "float16", "bfloat16")
+        precisions = ("float32", "bfloat16") if self.is_gradient_step else ("float32", "float16", "bfloat16")
         if self.precision not in precisions:
             raise InputError(f"precision = {self.precision}, network {self.network}: give {' or '.join(precisions)}")
         if self.out.suffix != ".safetensors":
             raise InputError(f"{self.out}: weights are written as .safetensors: end the name with that")
 
     @property
+    def is_gradient_step(self) -> bool:
+        """Is the network trained as a gradient step, with the penalty?"""
+        return is_gradient_step(self.network)
+
+    @property
     def largest_crop(self) -> int:
         """The least side in pixels of pictures that can be trained on."""
-        return max(self.crop, self.penalty.side) if self.network == "prox-drunet" else self.crop
+        return max(self.crop, self.penalty.side) if self.is_gradient_step else self.crop
 
     @property
     def gradient_limit(self) -> float:
-        """The norm that longer gradients are shortened to: `clip`, or 1, or 100 for `prox-drunet`.
+        """The norm that longer gradients are shortened to: `clip`; by default 1, for gradient steps 100.
 
         The gradients of the error and of the penalty oppose each other (cosine -0.96, norms of 6 and 9, measured after
         a training with the limit 1). With limit 1 and a penalty at every second step, both kinds of step had norm 1
         and cancelled each other, whatever the penalty's weight. With limit 100 only outliers are shortened.
         """
-        return self.clip or (100.0 if self.network == "prox-drunet" else 1.0)
+        return self.clip or (100.0 if self.is_gradient_step else 1.0)
 
 
 def _above_0(settings: Plan | Penalty, names: tuple[str, ...], prefix: str = "") -> None:

@@ -34,7 +34,7 @@ SIGMA_MIN = 0.5 / 255
 NOISE_MAX = 2.5
 """Largest noise of upper points, in units of the noise level that the denoiser is told."""
 LOWER_NOISE_MAX = 0.5
-"""The same for lower points."""
+"""Largest noise of lower points, in the same units."""
 LOWER_SHARE = 0.3
 """Share of the points that are about the lower end, if it has a bound."""
 ENLARGED_SHARE = 0.25
