@@ -19,7 +19,7 @@ from blur_cases import (
     shown,
     unit,
 )
-from pnpladmm.blur import Blur, as_blur, gaussian, motion, read_blur
+from pnpladmm.blur import Blur, as_blur, defocus, gaussian, motion, read_blur
 from pnpladmm.tensors import InputError
 
 KERNEL = unit(comet())
@@ -217,6 +217,16 @@ def test_a_blur_and_a_path(tmp_path: Path) -> None:
     check_shows(as_blur(f"{tmp_path}/bank.npz#1", SIZE), 20, 33, placed(BANK[1], 20, 33))
 
 
+def test_only_a_constant_rim_may_be_an_offset() -> None:
+    """A bead on an offset with noise has one; a disc that fills its array has none, however bright its rim is."""
+    for radius in (2.9, 3.0, 3.5, 4.5, 7.5):
+        assert not any("the rim stands" in note for note in as_blur(defocus(radius), SIZE).notes)
+    sky = 20 + 5 * np.random.default_rng(0).standard_normal((17, 17))
+    bead = 300 * gaussian(2.0, size=17).numpy() / float(gaussian(2.0).max()) + sky
+    (note,) = [note for note in as_blur(bead, SIZE).notes if "the rim stands" in note]
+    assert "background: border" in note
+
+
 def test_numbers_may_be_numpys() -> None:
     chosen = as_blur(BANK, np.array(SIZE), index=np.int64(1), background=np.float32(0))  # type: ignore[arg-type]
     check_shows(chosen, 20, 33, placed(BANK[1], 20, 33))
@@ -255,6 +265,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a mask of another size": ([(np.ones((9, 9)), KERNEL)], {}, "give a mask 48x60"),
     "two backgrounds": ([(None, KERNEL), (None, KERNEL)], {}, "one background"),
     "a region with two kernels": ([(np.ones(SIZE), BANK[:2])], {}, "give one kernel"),
+    "regions and labels": ([(np.ones(SIZE), KERNEL)], {"labels": LABELS}, "labels: regions say themselves"),
     "regions without a size": ([(np.ones(SIZE), KERNEL)], {"size": None}, "give the picture's size"),
     "a Blur and labels": (Blur(KERNEL[None], np.ones((1, *SIZE))), {"labels": LABELS}, "leave out labels"),  # type: ignore[arg-type]
     "a missing file": ("no-such-file.npy", {}, "no such file"),

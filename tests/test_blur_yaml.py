@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from blur_cases import (
 )
 from pnpladmm.blur import Blur, defocus, describe, draw_blur, gaussian, motion, read_blur
 from pnpladmm.blur.describe import fwhm
+from pnpladmm.tensors import InputError
 
 BLUR_FILE = """
 background: {gaussian: {sigma: 1.0}}
@@ -56,6 +58,13 @@ def test_blur_file_with_regions(tmp_path: Path) -> None:
     assert len(blur.kernels) == 4
     assert any("region 4 covers no pixel" in note for note in blur.notes)
     assert torch.allclose(blur.weights.sum(0), torch.ones(SIZE))
+
+
+@pytest.mark.parametrize("option", ["labels", "positions"])
+def test_regions_say_themselves_where_kernels_act(tmp_path: Path, option: str) -> None:
+    path = write_blur_file(tmp_path)
+    with pytest.raises(InputError, match=f"blur.yaml: {option}: regions say themselves .*: leave {option} out"):
+        read_blur(path, SIZE, **{option: tmp_path / "hand.png"})  # type: ignore[arg-type]
 
 
 def test_regions_as_fractions_and_a_sharp_background(tmp_path: Path) -> None:
@@ -183,8 +192,9 @@ def test_describe_finds_the_rank_and_signs() -> None:
     bank = torch.stack([gaussian(1.0, size=9), gaussian(1.0, size=9), motion(7, 0, size=9)])
     weights = torch.rand(3, *SIZE) - 0.2
     text = describe(Blur(bank, weights), norm=False)
-    assert "3 terms; " in text
-    assert " 2 hold 99.99 %" in text
+    assert "3 of 9x9" in text
+    assert "x 0.000, y 0.000 pixels" in describe(Blur(bank, torch.ones(3, *SIZE)), norm=False)
+    assert re.search(r"kernels needed: [12] for 99 % of the energy, 2 for 99\.99 %", text)
     assert "not bounded" in text
 
 

@@ -210,6 +210,16 @@ def test_hostile_and_foreign_files_are_refused(folder: Path, tmp_path: Path) -> 
         InLoopTraining(plan)
 
 
+def test_the_schedule_begins_with_the_settings_of_the_network_unless_others_are_named(
+    folder: Path, tmp_path: Path
+) -> None:
+    shipped = {name: MethodSchedule(name, 3).rows() for name in ("light", "drunet")}
+    assert shipped["light"] != shipped["drunet"]
+    for named, begun in ((None, "drunet"), ("light", "light")):
+        plan = plan_of(folder, tmp_path / "w.safetensors", network="drunet", widths=(8, 8, 8, 8), settings_of=named)
+        assert InLoopTraining(plan).schedule.rows() == shipped[begun]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

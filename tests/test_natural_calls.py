@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "axes that do not fit": (lambda: of(grey(), axes="HWC"), r"shape \(24, 24\), axes 'HWC'"),
     "axes that are none": (lambda: of(grey(), axes="XY"), "axes 'XY': give one of"),
     "bool picture": (lambda: of(grey() > 0.5), "array of bool: convert"),
-    "int64 picture": (lambda: of((grey() * 255).astype(int)), "array of int64.*uint8"),
+    "int64 picture": (lambda: of((grey() * 255).astype(int)), "picture: int64 has no known white level: .* uint8"),
     "complex tensor": (lambda: of(torch.from_numpy(grey()) + 0j), "tensor of torch.complex128"),
     "a list of pictures' names": (lambda: of(["a.png", "b.png"]), "picture is a list"),
     "an open file": (lambda: of(io.BytesIO(b"x")), "picture is a BytesIO"),

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import svds
 
 import pnpladmm as pl
 from conftest import dense, dense_adjoint, positive_blur
+from pnpladmm.blur import Blur
 
 
 @settings(max_examples=25, deadline=None)
@@ -165,3 +166,17 @@ def test_a_mask_starts_from_a_filled_picture() -> None:
     nearest = pl.Mask(torch.tensor([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5]]))
     filled = nearest.start(torch.tensor([[[[1.0, 3.0, 0.0, 0.0, 0.0, 0.0, 4.0]]]]))
     torch.testing.assert_close(filled, torch.tensor([[[[1.0, 3.0, 3.0, 3.0, 8.0, 8.0, 8.0]]]]))
+
+
+def test_operators_and_blurs_show_in_one_line() -> None:
+    blur = pl.SpatiallyVaryingBlur(torch.rand(3, 5, 7), torch.rand(3, 16, 18), boundary="reflect")
+    shown = "SpatiallyVaryingBlur(3 kernels of 5x7 for 16x18, reflect, convolve-then-weight)"
+    assert repr(pl.Decimation(2) @ blur) == f"Decimation(2) @ {shown}"
+    scene = pl.SpatiallyVaryingBlur(torch.rand(2, 1, 3, 3), torch.rand(2, 1, 9, 9), "unknown", "weight-then-convolve")
+    shown = "SpatiallyVaryingBlur(1 kernel of 3x3 for each of 2 pictures for 7x7, unknown, weight-then-convolve)"
+    assert repr(scene) == shown
+    mask = torch.ones(4, 10)
+    mask[0, :5] = 0
+    assert repr(pl.Mask(mask)) == "Mask(4x10, 87.5 % known)"
+    described = Blur(torch.rand(3, 33, 33), torch.rand(3, 48, 64))
+    assert str(described) == "Blur(3 kernels of 33x33 for 48x64, convolve-then-weight)"

@@ -14,7 +14,9 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+import pnpladmm as pl
 from picture_cases import SRGB_PROFILE, H, W, exif_block, noise, refused, smooth
 from pnpladmm.pictures import Picture, check_output, files, read_picture, write_picture, write_png
 
@@ -202,3 +204,20 @@ def test_importing_stays_fast() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_cropped_picture_says_what_happened_to_the_files_own_metadata(tmp_path: Path) -> None:
+    """From PNG to PNG: a text chunk belongs to the picture of the old size. Without one there is nothing to say."""
+    blur = torch.full((3, 3), 1 / 9)
+    said = "the file's own metadata belong to a picture of another size and are left out"
+    for text, notes in ((None, ()), ("a caption", (said,))):
+        info = PngInfo()
+        if text is not None:
+            info.add_text("Title", text)
+        Image.fromarray(noise((H, W))).save(tmp_path / "a.png", pnginfo=info)
+        done = pl.simulate(tmp_path / "a.png", blur)
+        assert done.picture.notes == notes
+        assert write_picture(tmp_path / "b.png", done.picture).notes == ()
+        kept = pl.simulate(tmp_path / "a.png", blur, boundary="zero").picture
+        write_picture(tmp_path / "c.png", kept)
+        assert Image.open(tmp_path / "c.png").info.get("Title") == text

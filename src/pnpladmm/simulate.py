@@ -124,5 +124,9 @@ def _without_border(clean: Tensor, sharp: Picture, blur: Blur) -> tuple[Tensor, 
     clean = clean[..., rows, columns]
     note = f"cropped to the {clean.shape[-2]}x{clean.shape[-1]} pixels whose light is known"
     alpha = None if sharp.alpha is None else sharp.alpha[..., rows, columns]
-    sharp = replace(sharp, pixels=clean, alpha=alpha, valid=None, blank_values=None)
+    metadata, notes = sharp.metadata, sharp.notes
+    if metadata.native is not None:
+        metadata = replace(metadata, native=None)
+        notes = (*notes, "the file's own metadata belong to a picture of another size and are left out")
+    sharp = replace(sharp, pixels=clean, alpha=alpha, valid=None, blank_values=None, metadata=metadata, notes=notes)
     return clean, sharp, blur.noted(note, weights=blur.weights[:, rows, columns])

@@ -16,6 +16,8 @@ EMPTY = 1e-7
 """Margins that hold less than this share of a kernel's absolute sum are empty."""
 OFF_CENTRE = 0.05
 """Pixels: offsets below this are not reported."""
+CONSTANT_RIM = 0.75
+"""A rim is a camera's offset if this share of its pixels lies within half of its median."""
 
 
 def condition(
@@ -188,7 +190,10 @@ def _subtract(name: str, kernels: Array, background: float | str | None, notes: 
     rim[1:-1, 1:-1] = False
     levels = np.median(kernels[..., rim], -1)
     if background is None:
-        share = (levels / np.abs(kernels).max((-2, -1)).clip(1e-300)).max()
+        # An offset lifts the whole rim. The rim of a disc or a streak that fills its array has values of all sizes.
+        near = np.abs(kernels[..., rim] - levels[..., None]) <= 0.5 * np.abs(levels)[..., None]
+        shares = levels / np.abs(kernels).max((-2, -1)).clip(1e-300)
+        share = np.where(near.mean(-1) >= CONSTANT_RIM, shares, 0.0).max()
         # A kernel of a few pixels is all rim, which says nothing about an offset.
         if share > 0.01 and min(kernels.shape[-2:]) >= 7:
             notes.append(
@@ -211,7 +216,7 @@ def _centre(kernels: Array, recentre: bool, notes: list[str]) -> Array:
     if far.max() <= OFF_CENTRE:
         return kernels
     x, y = offsets[np.unravel_index(far.argmax(), far.shape)]
-    where = f"({x:+.2f}, {y:+.2f}) pixels (x, y)"
+    where = f"({x:+z.2f}, {y:+z.2f}) pixels (x, y)"
     if recentre:
         notes.append(f"recentred: centroids lay up to {where} from the centre")
         return recentred(kernels)

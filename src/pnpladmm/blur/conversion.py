@@ -10,7 +10,13 @@ from typing import Any, Unpack
 from pnpladmm.blur.arrays import Array, check_numbers, read_array, to_array
 from pnpladmm.blur.forms.array import from_array, stacked
 from pnpladmm.blur.forms.kernel import single_kernel
-from pnpladmm.blur.forms.regions import from_regions, polygon_mask, region_kernel, region_options
+from pnpladmm.blur.forms.regions import (
+    check_region_options,
+    from_regions,
+    polygon_mask,
+    region_kernel,
+    region_options,
+)
 from pnpladmm.blur.forms.weighted import weighted_kernels
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options, Settings
@@ -135,6 +141,7 @@ def _from_kernels_and_weights(thing: Sequence[Any], options: Options) -> Blur:
 
 
 def _from_pairs(pairs: Sequence[Any], options: Options) -> Blur:
+    check_region_options("blur", options)
     if options.size is None:
         raise InputError("blur: regions fit any picture: give the picture's size (height, width)")
     background: Array | None = None

@@ -53,7 +53,7 @@ def describe(blur: Blur, norm: bool | None = None) -> str:
     lines.append(f"PSF sum       {spread(sums)} over the field")
     offsets = centroids(psfs)
     lines.append(
-        f"PSF centroid  x {spread(offsets[..., 0], '+.3f')}, y {spread(offsets[..., 1], '+.3f')} pixels from the source"
+        f"PSF centroid  x {spread(offsets[..., 0], 'z.3f')}, y {spread(offsets[..., 1], 'z.3f')} pixels from the source"
     )
     widths = np.array([fwhm(psf.mean(0)) for psf in psfs])
     lines.append(f"PSF FWHM      {spread(widths, '.3g')} pixels (of the area above half the peak)")
@@ -108,7 +108,7 @@ def _field(blur: Blur) -> Array:
 
 
 def _rank(blur: Blur) -> str:
-    """The numbers of terms that hold 99 % and 99.99 % of the energy of all PSFs of the field."""
+    """How many kernels are needed for 99 % and 99.99 % of the energy of all the PSFs of the field."""
     kernels = blur.kernels.flatten(1)
     weights = blur.weights.flatten(1)
     # The field of PSFs is `U^T K`; its singular values are those of a P x P product of Gram matrices.
@@ -119,5 +119,4 @@ def _rank(blur: Blur) -> str:
     shares = np.cumsum(energy) / max(energy.sum(), 1e-300)
     some, most = (int(np.searchsorted(shares, level)) + 1 for level in (0.99, 0.9999))
     count = len(blur.kernels)
-    terms = f"{count} term{'s' if count > 1 else ''}"
-    return f"{terms}; {min(some, count)} hold 99 % of the PSFs' energy, {min(most, count)} hold 99.99 %"
+    return f"kernels needed: {min(some, count)} for 99 % of the energy, {min(most, count)} for 99.99 %"

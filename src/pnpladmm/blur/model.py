@@ -72,6 +72,12 @@ class Blur:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "notes", tuple(self.notes))
 
+    def __repr__(self) -> str:
+        """Kernels, size of the picture and order in one line."""
+        count, (kh, kw), (height, width) = len(self.kernels), self.kernel_size, self.size
+        kernels = f"{count} kernel{'s' if count > 1 else ''} of {kh}x{kw}"
+        return f"{type(self).__name__}({kernels} for {height}x{width}, {self.order})"
+
     @property
     def size(self) -> tuple[int, int]:
         """Size (H, W) of the picture that the blur belongs to."""

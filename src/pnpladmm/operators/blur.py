@@ -93,6 +93,14 @@ class SpatiallyVaryingBlur(LinearOperator):
         self._banks: dict[tuple[torch.device, torch.dtype], Bank] = {}
         self._regions: dict[tuple[torch.device, torch.dtype], Regions] = {}
 
+    def __repr__(self) -> str:
+        """Kernels, size of the observation, border and order in one line."""
+        batch, count = self.kernels.shape[:2]
+        (kh, kw), (height, width) = self.kernels.shape[-2:], self.observed
+        each = f" for each of {batch} pictures" if batch > 1 else ""
+        kernels = f"{count} kernel{'s' if count > 1 else ''} of {kh}x{kw}{each}"
+        return f"{type(self).__name__}({kernels} for {height}x{width}, {self.boundary}, {self.order})"
+
     @property
     def domain(self) -> Shape:
         """Shape of one picture (or one for each blur) as the kernels see it."""

@@ -19,6 +19,10 @@ class Composition(LinearOperator):
         if self.domain is not None:
             self.output_shape(self.domain)  # sizes that do not fit are refused here
 
+    def __repr__(self) -> str:
+        """`outer @ inner`."""
+        return f"{self.outer!r} @ {self.inner!r}"
+
     def forward(self, x: Tensor) -> Tensor:
         """`outer(inner(x))`."""
         return self.outer.forward(self.inner.forward(x))

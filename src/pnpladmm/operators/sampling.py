@@ -48,6 +48,10 @@ class Decimation(LinearOperator):
         if self.factor < 1:
             raise InputError(f"decimation factor {factor!r}: give a whole number, 1 or more")
 
+    def __repr__(self) -> str:
+        """`Decimation(2)`."""
+        return f"{type(self).__name__}({self.factor})"
+
     def forward(self, x: Tensor) -> Tensor:
         """Keep every f-th pixel of each axis."""
         self.output_shape(shape_of("the picture", x))
@@ -130,6 +134,12 @@ class Mask(LinearOperator):
             raise InputError("the mask is all zero, NaN or infinite: it must keep some pixels")
         self.mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         self._copies: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def __repr__(self) -> str:
+        """Its size and the share of known pixels."""
+        height, width = self.mask.shape[-2:]
+        known = float((self.mask != 0).double().mean())
+        return f"{type(self).__name__}({height}x{width}, {100 * known:.3g} % known)"
 
     def forward(self, x: Tensor) -> Tensor:
         """`mask x`."""

@@ -51,7 +51,8 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     raw = raw_of(image, name)
     kept, dropped = _segments(image.applist)
     notes = (f"its JPEG segments {', '.join(sorted(dropped))} are left out",) if dropped else ()
-    return replace(raw, metadata=replace(raw.metadata, native=Segments(kept)), notes=(*raw.notes, *notes))
+    native = Segments(kept) if kept else None
+    return replace(raw, metadata=replace(raw.metadata, native=native), notes=(*raw.notes, *notes))
 
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:

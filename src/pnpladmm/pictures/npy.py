@@ -10,7 +10,7 @@ import numpy as np
 
 from pnpladmm.pictures.arrays import axes_of, from_stack, to_stack
 from pnpladmm.pictures.checks import check_size
-from pnpladmm.pictures.metadata import Metadata
+from pnpladmm.pictures.metadata import NO_METADATA, Metadata
 from pnpladmm.pictures.raw import Format, Raw, colour_of
 from pnpladmm.pictures.samples import DTYPES, check_dtype
 from pnpladmm.tensors import InputError
@@ -18,7 +18,7 @@ from pnpladmm.tensors import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """The type of the array, with its byte order."""
+    """The type of an array whose byte order is not that of the machine."""
 
     dtype: str
 
@@ -37,8 +37,8 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         raise InputError(f"{name} is cut off: shape {shape} needs {needed} bytes, it has {found}")
     axes = axes_of(shape, name)
     samples = to_stack(np.load(path, allow_pickle=False), axes)
-    native = Metadata(native=Layout(dtype.str))
-    return Raw(samples, colour=colour_of(samples.shape[1]), axes=axes, metadata=native)
+    metadata = NO_METADATA if dtype.isnative else Metadata(native=Layout(dtype.str))
+    return Raw(samples, colour=colour_of(samples.shape[1]), axes=axes, metadata=metadata)
 
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:

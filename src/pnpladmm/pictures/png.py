@@ -140,7 +140,7 @@ def _metadata(chunks: list[Chunk]) -> tuple[Metadata, int, list[str]]:
     if left:
         names = sorted(one_line(kind.decode("latin1")) for kind in left)
         notes.append(f"its PNG chunks {', '.join(names)} are left out")
-    return replace(metadata, native=Chunks(tuple(kept))), orientation, notes
+    return replace(metadata, native=Chunks(tuple(kept)) if kept else None), orientation, notes
 
 
 def _transfer(found: dict[bytes, bytes]) -> str | float:

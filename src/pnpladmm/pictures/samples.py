@@ -32,6 +32,10 @@ DARKEST_NOMINAL, BRIGHTEST_NOMINAL = 1 / 256, 1.5
 
 def check_dtype(name: str, dtype: np.dtype[Any]) -> str:
     """The plain name of a sample type we can hold exactly; refuses the others."""
+    if dtype.name in ("int64", "uint64"):
+        raise InputError(
+            f"{name}: {dtype.name} has no known white level: convert to uint8 or uint16, or scale to [0, 1]"
+        )
     if dtype.name not in DTYPES:
         raise InputError(f"{name} has samples of type {dtype.name}: convert them to one of {', '.join(DTYPES)}")
     return str(dtype.name)

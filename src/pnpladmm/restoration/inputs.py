@@ -123,8 +123,7 @@ def _of_array(array: Array, axes: str | None) -> Given:
         raise InputError(f"picture is an array of {array.dtype}: convert it to uint8, uint16 or floats in [0, 1]")
     if array.dtype.kind in "ui" and array.dtype.itemsize == 8:
         raise InputError(
-            f"picture is an array of {array.dtype}, which does not say what white is: convert it to uint8 (white is "
-            "255) or uint16, or divide it by its white"
+            f"picture: {array.dtype} has no known white level: convert to uint8 or uint16, or scale to [0, 1]"
         )
     return Given(Picture.from_array(array, axes, name="picture"), is_array=True)
 

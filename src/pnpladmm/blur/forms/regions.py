@@ -37,6 +37,13 @@ def from_regions(
     return Blur(torch.from_numpy(bank), weights, options.order or "convolve-then-weight", (*notes, *cropped), source)
 
 
+def check_region_options(name: str, options: Options) -> None:
+    """Refuse options that say where kernels act, or what an array is: regions say it themselves."""
+    for option in ("labels", "positions", "kind", "index"):
+        if getattr(options, option) is not None:
+            raise InputError(f"{name}: {option}: regions say themselves which kernel acts where: leave {option} out")
+
+
 def region_options(options: Options) -> Options:
     """The options that condition the kernel of one region, without those that say where it acts."""
     return Options(

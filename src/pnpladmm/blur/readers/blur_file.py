@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pnpladmm.blur.arrays import Array, reading
-from pnpladmm.blur.forms.regions import from_regions
+from pnpladmm.blur.forms.regions import check_region_options, from_regions
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
 from pnpladmm.blur.readers.blur_file_regions import (
@@ -119,6 +119,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read_regions(path: Path, content: dict[str, Any], options: Options) -> Blur:
     check_keys(f"{path}", content, ("regions", "background", "feather", "units", "order"))
+    check_region_options(str(path), options)
     size = options.needed_size(str(path), "a blur file")
     regions = content.get("regions", [])
     if not isinstance(regions, list) or not (regions or "background" in content):

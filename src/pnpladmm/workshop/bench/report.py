@@ -94,7 +94,7 @@ def open_device(text: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"--device {text}: give cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"--device {text}: torch finds no such GPU here: give cpu")
+        raise InputError(f"--device {text}: no GPU was found: use cpu")
     return device
 
 

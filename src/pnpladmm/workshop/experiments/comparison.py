@@ -78,6 +78,10 @@ class Compared:
         """For estimates of the remaining time, in denoiser calls."""
         return 1.0 if self.uses_denoiser else 0.1
 
+    def title_of_run(self, quick: bool = False) -> str:
+        """Its title, for a schedule with the calls that are made."""
+        return f"{self.title}, {self.length({}, quick)} calls" if self.schedule else self.title
+
     def completed(self, row: Row) -> Row:
         """With default values for the parameters that settings may leave out."""
         defaults = {name: span.default for name, span in self.space.items() if span.default is not None}
@@ -107,8 +111,10 @@ def _annealed(calls: int, quick_calls: int) -> Compared:
     # Where data steps are solved well, extrapolation may not be needed.
     first = {1.0: {"sigma_d": 3.7, "mu": 0.2, "sigma_start": 58.0, "bend": 1.4, "extrapolation": 0.0}}
     # The early pictures of a schedule say little about its last one: a late look, and runs are short anyway.
-    name, title = f"fast-{calls}", f"Annealed, {calls} calls"
-    return Compared(name, title, "fast", calls, quick_calls, space, schedule=True, looks=(0.75,), first_points=first)
+    return Compared(
+        f"fast-{calls}", "Annealed", "fast", calls, quick_calls, space,
+        schedule=True, looks=(0.75,), first_points=first,
+    )  # fmt: skip
 
 
 _SIGMA_D = Range(0.4, 5.0, of_noise=True)

@@ -60,7 +60,7 @@ def _make(
     data = {
         "experiment": name,
         **setup.described(loaded),
-        "titles": {method.name: method.title for method in methods},
+        "titles": {method.name: method.title_of_run(setup.quick) for method in methods},
         "curves": [_curve(m.name, noise, found[m.name, noise]) for noise in setup.noise for m in methods],
     }
     write_result(setup.out, name, data, draw)

@@ -41,7 +41,7 @@ def make_gallery(setup: Setup, methods: Sequence[Compared]) -> dict[str, Any]:
             sheets[unit.key["noise"]].setdefault(name, []).extend(
                 {"picture": picture, "psnr": score, "pixels": tile} for picture, score, tile in tiles
             )
-    titles = {SHARP: "Sharp", OBSERVED: "Observed", **{m.name: m.title for m in methods}}
+    titles = {SHARP: "Sharp", OBSERVED: "Observed", **{m.name: m.title_of_run(setup.quick) for m in methods}}
     data: dict[str, Any] = {"experiment": "gallery", **setup.described(loaded), "titles": titles, "sheets": []}
     for noise, columns in sheets.items():
         file = f"gallery-{noise:g}"

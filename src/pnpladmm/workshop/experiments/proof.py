@@ -67,7 +67,7 @@ def make_proof(setup: Setup) -> dict[str, Any]:
         "iterations": iterations,
         "converged": CONVERGED,
         "tolerance": TOLERANCE,
-        "titles": {method.name: method.title for method in beside},
+        "titles": {method.name: method.title_of_run(setup.quick) for method in beside},
         "runs": runs,
         "scores": scores,
     }

@@ -55,7 +55,10 @@ def make_table(setup: Setup, methods: Sequence[Compared], task: Task = "deblur")
         **setup.described(loaded),
         "lpips": judge.trunks,
         "tuned_for": setup.tuned_for(methods, task),
-        "titles": {OBSERVED: STARTS.get(task, "As observed"), **{method.name: method.title for method in methods}},
+        "titles": {
+            OBSERVED: STARTS.get(task, "As observed"),
+            **{method.name: method.title_of_run(setup.quick) for method in methods},
+        },
         "rows": rows,
     }
     write_result(setup.out, table_name(task), data, partial(draw_table, name=table_name(task)))

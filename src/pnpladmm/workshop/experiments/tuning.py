@@ -70,7 +70,7 @@ class Search:
     @property
     def label(self) -> str:
         """For progress."""
-        return f"{self.method.title}, noise {self.noise:g}"
+        return f"{self.method.title_of_run(self.quick)}, noise {self.noise:g}"
 
 
 def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, task: Task = "deblur") -> Table:
@@ -107,7 +107,7 @@ def tune(setup: Setup, methods: Sequence[Compared], trials: int | None = None, t
         "task": task,
         **setup.described(loaded),
         "trials": wanted,
-        "titles": {search.method.name: search.method.title for search in searches},
+        "titles": {search.method.name: search.method.title_of_run(setup.quick) for search in searches},
         "searches": found,
     }
     write_result(setup.out, "tune", data, draw_tuning)

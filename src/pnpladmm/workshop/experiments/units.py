@@ -82,7 +82,7 @@ class Run:
             **key,
         }
         cost = len(self.batch.names) * self.iterations * self.compared.cost_per_iteration
-        label = f"{self.compared.title}, noise {self.noise:g}"
+        label = f"{self.compared.title_of_run(self.setup.quick)}, noise {self.noise:g}"
         return Unit(self.setup.unit_key(experiment, self.batch, **decides), self.batch, cost, label, compute)
 
 

@@ -53,23 +53,23 @@ def _penalty(text: str, *names: str) -> Any:
 # Options that more than one kind of training has. Their names are fields of `Plan`.
 Data = Annotated[Path, typer.Argument(help="Folder of pictures.", metavar="FOLDER")]
 Out = Annotated[Path, typer.Argument(help="Weight file to write, ending in .safetensors.", metavar="FILE")]
-Minutes = Annotated[float | None, _option("Time budget.")]
-Steps = Annotated[int | None, _option("Step budget.")]
+Minutes = Annotated[float | None, _option("Time budget in minutes.")]
+Steps = Annotated[int | None, _option("Number of steps.")]
 Batch = Annotated[int, _option("Crops per step.")]
 Crop = Annotated[int, _option("Side of a crop in pixels.")]
 Scales = Annotated[str, _option("Sizes at which each picture is used, such as 1,0.75,0.5.")]
 SoftChroma = Annotated[float, _option("Share of crops with colour at half resolution.")]
-LearningRate = Annotated[float, _option("Its highest value.")]
-WarmupSteps = Annotated[int, _option("Steps over which it rises.")]
+LearningRate = Annotated[float, _option("Highest learning rate.")]
+WarmupSteps = Annotated[int, _option("Steps over which the learning rate rises.")]
 Ema = Annotated[float, _option("Decay of the average of the weights.")]
-Seed = Annotated[int, _option("Of all random numbers.")]
+Seed = Annotated[int, _option("Seed of all random numbers.")]
 Device = Annotated[str, _option("cpu or cuda.")]
 Compiled = Annotated[bool | None, _option("Default: on GPUs.", "--compile/--no-compile")]
-Resume = Annotated[bool, _option("Continue from the checkpoint, or begin anew.", "--resume/--fresh")]
+Resume = Annotated[bool, _option("Continue from the checkpoint, or start again.", "--resume/--fresh")]
 LogSteps = Annotated[int, _option("Steps from one line of the log to the next.")]
-CheckpointSeconds = Annotated[float, _option("From one checkpoint to the next.")]
+CheckpointSeconds = Annotated[float, _option("Seconds from one checkpoint to the next.")]
 Validation = Annotated[Path | None, _option("Folder of clean pictures for a table of PSNR.")]
-ValidationSeconds = Annotated[float, _option("From one table to the next.")]
+ValidationSeconds = Annotated[float, _option("Seconds from one validation table to the next.")]
 DataNote = Annotated[str, _option("What the pictures are, for the card of the weights.")]
 
 
@@ -106,15 +106,19 @@ def run(
     validation: Validation = None,
     validation_seconds: ValidationSeconds = Plan.validation_seconds,
     data_note: DataNote = Plan.data_note,
-    penalty_weight: Annotated[float, _penalty("Its weight.", "--penalty")] = Penalty.weight,
-    penalty_margin: Annotated[float, _penalty("It begins this far below 1.", "--margin")] = Penalty.margin,
-    penalty_growth: Annotated[
-        float | None, _penalty("It bounds them by minus this from below, too.", "--growth")
-    ] = None,
-    penalty_points: Annotated[int, _penalty("Crops it is computed on.", "--penalty-crops")] = Penalty.points,
-    penalty_side: Annotated[int, _penalty("Their side in pixels.", "--penalty-crop")] = Penalty.side,
+    penalty_weight: Annotated[float, _penalty("Weight of the penalty.", "--penalty")] = Penalty.weight,
+    penalty_margin: Annotated[
+        float, _penalty("The largest eigenvalue is to stay this far below 1.", "--margin")
+    ] = Penalty.margin,
+    penalty_growth: Annotated[float | None, _penalty("Also keep the eigenvalues above minus this.", "--growth")] = None,
+    penalty_points: Annotated[
+        int, _penalty("Crops that the penalty is computed on.", "--penalty-crops")
+    ] = Penalty.points,
+    penalty_side: Annotated[int, _penalty("Side of these crops in pixels.", "--penalty-crop")] = Penalty.side,
     penalty_every: Annotated[int, _penalty("Steps from one penalty to the next.")] = Penalty.every,
-    penalty_begin: Annotated[float, _penalty("Share of the budget before it.", "--penalty-from")] = Penalty.begin,
+    penalty_begin: Annotated[
+        float, _penalty("Share of the budget before the penalty starts.", "--penalty-from")
+    ] = Penalty.begin,
 ) -> None:
     """Train a denoiser on a folder of pictures. Give --minutes, --steps or both; a killed training is resumed."""
     from pnpladmm.denoisers.shipped import is_gradient_step
@@ -139,8 +143,8 @@ def in_loop(
     ] = None,
     calls: Annotated[int, _option("Denoiser calls of the annealed method.")] = InLoopPlan.calls,
     settings_of: Annotated[
-        str, _option("Denoiser whose tuned settings of the method are trained on.")
-    ] = InLoopPlan.settings_of,
+        str | None, _option("Denoiser whose tuned settings the training starts from. Default: that of --network.")
+    ] = None,
     minutes: Minutes = None,
     steps: Steps = None,
     batch: Batch = InLoopPlan.batch,
@@ -158,7 +162,9 @@ def in_loop(
     blurs: Annotated[int, _option("Batches of blurs in use at a time.")] = InLoopPlan.blurs,
     seed: Seed = InLoopPlan.seed,
     device: Device = InLoopPlan.device,
-    precision: Annotated[str | None, _option("Of the network. Default: float32 on CPUs, float16 on GPUs.")] = None,
+    precision: Annotated[
+        str | None, _option("Precision of the network. Default: float32 on CPUs, float16 on GPUs.")
+    ] = None,
     compile_network: Compiled = None,
     resume: Resume = True,
     log_steps: LogSteps = InLoopPlan.log_steps,
@@ -167,7 +173,7 @@ def in_loop(
     validation_seconds: ValidationSeconds = InLoopPlan.validation_seconds,
     data_note: DataNote = InLoopPlan.data_note,
 ) -> None:
-    """Train a denoiser on inside the annealed method, on blurred pictures. Give --minutes, --steps or both."""
+    """Continue the training of a denoiser inside the annealed method. Give --minutes, --steps or both."""
     from pnpladmm.denoisers.shipped import weight_file
     from pnpladmm.workshop.training.in_loop import train_in_loop
 
@@ -209,7 +215,7 @@ def evaluate(
     from pnpladmm.workshop.training import tables
 
     if card and table is Measure.WEAK_NOISE:
-        raise InputError("--card: the table of weak noise does not belong into cards: leave it out")
+        raise InputError("--card: the table of weak noise cannot be written into a card: leave --card out")
     levels = numbers("--sigmas", sigmas) if sigmas is not None else None
     denoiser = load_network(weights, device=device, relaxation=relaxation)
     text, entries = tables.measure(table, denoiser, folder, levels, 1 if grey else 3, products, limit)

@@ -67,7 +67,7 @@ class InLoopTraining(Training):
     def __init__(self, plan: InLoopPlan) -> None:
         """As every training, with blurs and a schedule; `extra` holds the schedule, so the checkpoint does."""
         super().__init__(plan)
-        self.schedule = MethodSchedule(plan.settings_of, plan.calls)
+        self.schedule = MethodSchedule(plan.settings_of or plan.network, plan.calls)
         if plan.start is not None:
             self._take_schedule_of_start()
         self.schedule_optimizer = torch.optim.Adam([self.schedule.logs], plan.schedule_rate, (0.9, 0.99))

@@ -23,8 +23,8 @@ class InLoopPlan(Plan):
     warmup_steps: int = 100
     calls: int = 8
     """Denoiser calls of the annealed method."""
-    settings_of: str = "light"
-    """The denoiser whose tuned settings the schedule begins with."""
+    settings_of: str | None = None
+    """The denoiser whose tuned settings the schedule begins with; if None, `network`."""
     schedule_rate: float = 2e-3
     """Learning rate of the schedule; it falls as `learning_rate` does. 0 keeps the schedule."""
     grey: float = 0.12
