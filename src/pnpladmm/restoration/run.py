@@ -134,7 +134,7 @@ def _restore(
     result = solve(problem, method, iterations, TOLERANCE, callback=callback)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
-            f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
+            f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
         )
         proved = make_method(CERTIFYING, denoiser, problem, prepared.noise, options.strength).started_from_blurred()
         result = solve(problem, proved, options.certify, TOLERANCE, start=result.image, callback=callback)
