@@ -194,7 +194,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "blur a number": (lambda: of(grey(), 3.0), "blur"),
     "blur of another size": (lambda: of(grey(), pl.Blur(KERNELS, torch.ones(2, 9, 9))), "9x9"),
     "labels with an operator": (
-        lambda: of(grey(), pl.SpatiallyVaryingBlur(KERNELS, WEIGHTS), labels=HALVES), "with an operator: an operator knows"
+        lambda: of(grey(), pl.SpatiallyVaryingBlur(KERNELS, WEIGHTS), labels=HALVES), "an operator knows where it acts"
     ),
     "mask of another size": (lambda: of(grey(), mask=np.eye(5)), r"mask has shape \(5, 5\)"),
     "mask of everything": (lambda: of(grey(), mask=np.ones((SIZE, SIZE))), "leaves no pixel"),
