@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "an open file": (lambda: of(io.BytesIO(b"x")), "picture is a BytesIO"),
     "noise on the 0-255 scale": (lambda: of(grey(), noise=2.55), r"noise = 2.55, for pictures in \[0, 1\].*2.55/255"),
     "noise on the 0-255 scale for uint8": (lambda: of(integers(grey(), "uint8"), noise=5), "noise=5/255"),
-    "floats up to 255 beside a noise level": (lambda: of(grey() * 255, noise=0.02), "values up to 2.*divide both"),
+    "floats up to 255 with a noise level": (lambda: of(grey() * 255, noise=0.02), "values up to 2.*divide both"),
     "noise as text": (lambda: of(grey(), noise="10"), "noise '10': give a number"),
     "noise for more pictures": (lambda: of(grey(), noise=[0.01, 0.02]), "noise levels: 2, pictures: 1"),
     "noise of words in a list": (lambda: of(grey(), noise=["a"]), "noise = "),
@@ -193,8 +193,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "PSF larger than the picture": (lambda: of(grey(), np.ones((31, 31))), "31x31, as large as the picture"),
     "blur a number": (lambda: of(grey(), 3.0), "blur"),
     "blur of another size": (lambda: of(grey(), pl.Blur(KERNELS, torch.ones(2, 9, 9))), "9x9"),
-    "labels beside an operator": (
-        lambda: of(grey(), pl.SpatiallyVaryingBlur(KERNELS, WEIGHTS), labels=HALVES), "labels and positions beside"
+    "labels with an operator": (
+        lambda: of(grey(), pl.SpatiallyVaryingBlur(KERNELS, WEIGHTS), labels=HALVES), "an operator knows where it acts"
     ),
     "mask of another size": (lambda: of(grey(), mask=np.eye(5)), r"mask has shape \(5, 5\)"),
     "mask of everything": (lambda: of(grey(), mask=np.ones((SIZE, SIZE))), "leaves no pixel"),

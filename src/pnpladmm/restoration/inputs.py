@@ -88,8 +88,8 @@ def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:
         return replace(given, picture=replace(picture, pixels=picture.pixels / scale, scale=scale))
     if float(known.abs().median()) > MAX_UNIT_MEDIAN:
         raise InputError(
-            f"picture has values up to {float(known.max()):g} beside a noise level, which is for [0, 1]: divide both "
-            "by the white of the picture, or leave noise out"
+            f"picture has values up to {float(known.max()):g}, but a noise level is for pictures in [0, 1]: divide "
+            "both by the white of the picture, or leave noise out"
         )
     return given
 
@@ -102,7 +102,7 @@ def blur_for(
         raise InputError("blur is missing: give an array of the PSF, a Blur, an operator or a blur file")
     if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
         if labels is not None or positions is not None:
-            raise InputError("labels and positions beside an operator: it knows where it acts, leave them out")
+            raise InputError("labels or positions with an operator: an operator knows where it acts, leave them out")
         return blur  # type: ignore[return-value]  # Problem wraps deepinv's physics
     return as_blur(blur, size, labels=labels, positions=positions)
 

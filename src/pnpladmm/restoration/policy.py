@@ -161,7 +161,7 @@ def _data_term(
         if not kind.needs_quadratic and (kind.uses_data_term or background):
             if valid is not None:
                 able = ", ".join(name for name in METHODS if method_class(name).needs_quadratic)
-                raise InputError(f"gain beside pixels that do not count: use a method for weighted data ({able})")
+                raise InputError(f"gain with pixels that do not count: use a method for weighted data ({able})")
             return pixels.clamp_min(0), Poisson(gain, background)
         pixels = pixels - background
     if variance is None and valid is None:

@@ -151,7 +151,7 @@ def _restore(
     result = solve(problem, method, iterations, TOLERANCE, callback=callback)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
-            f"certified iterations after {len(result.history)} of {method.name}: the certificate is about them"
+            f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
         )
         result = certify_from(
             result.image, problem, denoiser, prepared.noise, options.certify, options.strength, callback

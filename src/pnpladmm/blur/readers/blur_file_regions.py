@@ -113,7 +113,7 @@ def file_beside(path: Path, key: str, value: Any) -> Path:
         raise InputError(f"{path}: {key}: give a file name")
     file = path.parent / value
     if not file.is_file():
-        raise InputError(f"{path}: {key}: {value}: no such file beside the blur file")
+        raise InputError(f"{path}: {key}: {value}: no such file; paths are relative to the blur file")
     return file
 
 

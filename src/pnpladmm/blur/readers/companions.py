@@ -23,11 +23,11 @@ def with_companions(path: Path, array: Array, options: Options) -> tuple[Options
         return options, []
     table = path.with_suffix(".csv")
     if table.is_file():
-        return options.but(positions=table), [f"places from {table.name} beside it"]
+        return options.but(positions=table), [f"places from {table.name} in the same folder"]
     for suffix in LABELS:
         labels = path.with_name(path.stem + suffix)
         if labels.is_file():
-            return options.but(labels=labels), [f"label map from {labels.name} beside it"]
+            return options.but(labels=labels), [f"label map from {labels.name} in the same folder"]
     return options, []
 
 
@@ -45,5 +45,5 @@ class TableReader:
         """The blur of the stack of PSFs at these places."""
         stack = next((path.with_suffix(s) for s in STACKS if path.with_suffix(s).is_file()), None)
         if stack is None:
-            raise InputError(f"{path}: no stack of PSFs beside it: {path.stem}.tif, .npy or .fits")
+            raise InputError(f"{path}: no stack of PSFs in the same folder: add {path.stem}.tif, .npy or .fits")
         return read_file(stack, options.but(positions=path))
