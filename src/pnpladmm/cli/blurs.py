@@ -74,7 +74,7 @@ def simulate(
     )
     written = write_picture(out, done.picture)
     write_blur(f"{out}.blur.npz", done.blur)
-    for note in (*done.blur.notes, *written.notes):
+    for note in dict.fromkeys((*done.picture.notes, *done.blur.notes, *written.notes)):
         typer.echo(note)
     typer.echo(f"written: {out}, {out}.blur.npz")
 

@@ -79,7 +79,7 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         if path.is_dir():
             raise InputError(f"{name} is a folder: give a picture file, {KNOWN}")
         if not path.is_file():
-            raise InputError(f"{name} is no file, or not there: give a picture file, {KNOWN}")
+            raise InputError(f"{name}: no such file: give a picture file, {KNOWN}")
         with path.open("rb") as file:
             found = _format_of_content(file.read(32), name)
         kind = found.name
@@ -204,7 +204,7 @@ def _format_of_content(head: bytes, name: str) -> Format:
         other = "HEIC, AVIF or video"
     if other:
         raise InputError(f"{name} is a {other} file, which is not read here: convert it to {KNOWN}")
-    raise InputError(f"{name} is no picture that we know (it begins with {head[:8]!r}): give {KNOWN}")
+    raise InputError(f"{name} is not a picture in a known format (it begins with {head[:8]!r}): give {KNOWN}")
 
 
 def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) -> tuple[Picture, list[str]]:

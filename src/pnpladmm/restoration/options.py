@@ -128,7 +128,7 @@ def check_device(device: str | torch.device | None) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError):
-        raise InputError(f"device {str(device)!r}: it is not there; give cpu, or cuda where there is a GPU") from None
+        raise InputError(f"device {str(device)!r}: it was not found on this machine: use cpu") from None
 
 
 def _class_of(method: Any) -> type[Method[Any]]:
