@@ -166,7 +166,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path, name: str, caplog: py
 def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
     refused(lambda: read_picture(tmp_path), "is a folder")
     refused(lambda: read_picture(tmp_path / "none.png"), "no such file")
-    refused(lambda: read_picture(tmp_path / "two\nlines.png"), "two lines.png is no file")
+    refused(lambda: read_picture(tmp_path / "two\nlines.png"), "two lines.png: no such file")
     path = tmp_path / "a.png"
     path.write_bytes(png())
     refused(lambda: read_picture(path, max_bytes=100), "over the limit")
