@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,7 +129,9 @@ def _pages(
 
 
 def _page(picture: Picture, part: slice) -> Picture:
-    at: Callable[[Tensor | None], Tensor | None] = lambda value: None if value is None else value[part]  # noqa: E731
+    def at(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value[part]
+
     return replace(
         picture,
         pixels=picture.pixels[part],
