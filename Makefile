@@ -13,7 +13,7 @@ demo: .venv/ready
 	$(BIN)/pnpladmm demo --out demo
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 lint: .venv/ready
 	$(BIN)/ruff check
