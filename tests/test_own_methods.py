@@ -161,7 +161,7 @@ def test_a_field_without_settings_and_default_is_named() -> None:
 
 def test_what_is_no_method_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS._things, "number", 3)
-    with pytest.raises(pl.InputError, match="names a int, not a subclass of Method"):
+    with pytest.raises(pl.InputError, match="names an int, not a subclass of Method"):
         method_class("number")
     with pytest.raises(pl.InputError, match="method 'nothing': choose one of"):
         method_class("nothing")
