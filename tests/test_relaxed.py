@@ -36,7 +36,9 @@ def test_a_linear_one_has_the_quadratic_prior_that_its_inverse_says() -> None:
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("inner", [SoftThreshold(), HardThreshold(), Tikhonov(), None], ids=str)
+@pytest.mark.parametrize(
+    "inner", [SoftThreshold(), HardThreshold(), Tikhonov(), None], ids=lambda inner: type(inner).__name__
+)
 def test_it_minimises_its_proximal_problem(inner: Denoiser | None, gamma: float) -> None:
     """Against 100 other pictures that it makes, near and far: `phi` is known at those."""
     inner = inner or denoiser(network())
