@@ -13,6 +13,7 @@ from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.samples import fill_blank
 from pnpladmm.restoration.noise import estimate_noise, jpeg_noise
+from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.restoration.options import Options
 from pnpladmm.solvers import METHODS, Problem, method_class
 from pnpladmm.tensors import InputError, check_pictures, per_picture
@@ -40,7 +41,9 @@ class Prepared:
 
     problem: Problem
     noise: Tensor
-    """(B,), float64, in [0, 1]; for a map its median."""
+    """The level that the method works with: (B,), float64, in [0, 1]; for a map its median."""
+    model: NoiseModel
+    """The parts of the noise, in the picture as it was given."""
     notes: tuple[str, ...]
 
 
@@ -59,16 +62,21 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
     variance = _given_variance(pages, options, pixels, valid)
     if variance is None:
         encoded = picture.pixels.to(pixels) if options.linear else pixels
-        noise = _noise_level(pages, encoded, valid, notes)
+        model = _noise_model(pages, encoded, valid)
+        noise = model.level
         if options.linear:
             variance = noise.square().to(pixels.dtype).view(-1, 1, 1, 1) * slope(picture).to(pixels).square()
-    if variance is not None:  # also the one that linear light has made of a level
-        noise = variance.flatten(1).double().median(1).values.sqrt()
-        if options.linear:
-            levels = ", ".join(f"{255 * float(level):.2f}" for level in noise)
-            notes.append(f"the noise in linear light: a median of {levels} of 255")
+            noise = _median(variance)
+    else:
+        noise = _median(variance)
+        model = NoiseModel("counts" if pages.variance is None else "variance map", noise)
+    if model.source == "estimated":
+        notes.append(str(model))
+    if options.linear:
+        levels = ", ".join(f"{255 * float(level):.2f}" for level in noise)
+        notes.append(f"the noise in linear light: a median of {levels} of 255")
     observed, term = _data_term(pixels, noise, variance, valid, options, picture.scale)
-    return Prepared(Problem(observed, operator, term), noise, tuple(notes))
+    return Prepared(Problem(observed, operator, term), noise, model, tuple(notes))
 
 
 def unsaturated(picture: Picture) -> Tensor | None:
@@ -128,18 +136,20 @@ def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tenso
     return gain * smooth.clamp_min(gain)
 
 
-def _noise_level(pages: Pages, pixels: Tensor, valid: Tensor | None, notes: list[str]) -> Tensor:
-    """The noise level of each picture, (B,), float64, given or estimated from this picture alone."""
+def _noise_model(pages: Pages, pixels: Tensor, valid: Tensor | None) -> NoiseModel:
+    """The noise of each picture, given or estimated from this picture alone."""
     if pages.noise is not None:
         noise = pages.noise.to(pixels.device)
         per_picture(noise, pixels)  # one number, or one for each picture
-        return noise.expand(len(pixels)).clone()
-    noise = estimate_noise(pixels, valid)
+        return NoiseModel("given", noise.expand(len(pixels)).clone())
+    white = estimate_noise(pixels, valid)
     errors = jpeg_noise(pages.picture.metadata.jpeg_step)
-    what = "noise estimated" if not errors else f"noise and JPEG errors (about {255 * errors:.1f}) estimated"
-    noise = (noise.square() + errors**2).sqrt()
-    notes.append(f"{what}: {', '.join(f'{255 * float(level):.2f}' for level in noise)} of 255")
-    return noise
+    return NoiseModel("estimated", white, jpeg=torch.full_like(white, errors))
+
+
+def _median(variance: Tensor) -> Tensor:
+    """The level that stands for a map of variances: (B,), float64."""
+    return variance.flatten(1).double().median(1).values.sqrt()
 
 
 def _data_term(

@@ -14,6 +14,7 @@ from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture, Written, write_picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.noise import ResidualCheck
+from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
 from pnpladmm.tensors import InputError
 
@@ -32,6 +33,9 @@ class Restoration(Result):
     ----------
     noise : Tensor
         Noise level of each picture, (B,), given or estimated, for pictures in [0, 1]; of a noise map the median.
+    noise_model : NoiseModel
+        The parts of that noise: the sensor's, JPEG errors, errors of the PSF; in the picture as it was given, also
+        where `noise` is that of linear light.
     checks : tuple of ResidualCheck
         Does the residual look like that noise? One per picture.
     warnings : tuple of str
@@ -52,6 +56,7 @@ class Restoration(Result):
     """
 
     noise: Tensor
+    noise_model: NoiseModel
     checks: tuple[ResidualCheck, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]

@@ -16,6 +16,7 @@ from pnpladmm.pictures import Picture
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
+from pnpladmm.restoration.noise_model import joined_noise
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
@@ -71,6 +72,7 @@ def run(
     return Restoration(
         **joined([d.result for d in done], image, len(left)),
         noise=torch.cat([noise, noise.new_full((len(left),), torch.nan)]),
+        noise_model=joined_noise([d.prepared.model for d in done], len(left)),
         checks=checks,
         warnings=tuple(dict.fromkeys((*failed, *(problem for check in checks for problem in check.problems)))),
         notes=tuple(dict.fromkeys(notes)),
