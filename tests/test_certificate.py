@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -11,6 +12,8 @@ from torch import Tensor
 import pnpladmm as pl
 from conftest import small_problem
 from pnpladmm.denoisers import HardThreshold, SoftThreshold
+from pnpladmm.metrics import psnr
+from pnpladmm.solvers import make_method
 
 SIGMA = 0.05
 L_h = 1 / SIGMA**2
@@ -154,3 +157,45 @@ def test_the_batch_certificate_is_the_weakest() -> None:
     result = pl.solve(both, method, 2)
     assert [c.level for c in result.certificates] == [pl.Level.PROVED, pl.Level.OUTSIDE]
     assert result.certificate.level is pl.Level.OUTSIDE
+
+
+def test_nothing_is_proved_without_a_lower_bound_of_the_data_term() -> None:
+    """Linear below 0, as Poisson noise once was where no count is: `E` falls for ever."""
+
+    class Falling(pl.Gaussian):
+        lowest = -math.inf
+
+        def value(self, z: Tensor, y: Tensor) -> Tensor:
+            return z.double().flatten(1).sum(1)
+
+        def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+            return torch.ones_like(z)
+
+        def prox(self, v: Tensor, step: float, y: Tensor) -> Tensor:
+            return v - step
+
+    problem, _ = small_problem(SIGMA)
+    falling = pl.Problem(problem.observed, problem.operator, Falling(SIGMA))
+    for denoiser in (SoftThreshold(), HardThreshold()):
+        certificate = pl.solve(falling, pl.LADMM.certified(denoiser, falling, 0.03), 2).certificate
+        assert certificate.level is pl.Level.OUTSIDE
+        assert "bounded below" in certificate.failures[0]
+
+
+@pytest.mark.parametrize(("name", "denoiser"), [("ladmm", "tv"), ("ladmm", "hard"), ("primal-dual", "identity")])
+def test_a_dark_scene_of_few_counts_stays_a_picture(name: str, denoiser: str) -> None:
+    """Two thirds of the pixels without a count: they drew the picture to -15 and from 26 to -1 dB."""
+    generator = torch.Generator().manual_seed(0)
+    sharp = torch.zeros(1, 1, 64, 64, dtype=torch.float64)
+    for row, column in ((9, 12), (30, 44), (50, 20), (20, 28), (41, 8)):
+        sharp[..., row : row + 4, column : column + 4] = 0.4
+    operator = pl.SpatiallyVaryingBlur(torch.full((1, 5, 5), 1 / 25), torch.ones(1, 64, 64), boundary="circular")
+    gain, background = 1 / 50, 0.005
+    y = gain * torch.poisson((operator.forward(sharp).clamp_min(0) + background) / gain, generator)
+    assert float((y == 0).double().mean()) > 0.6
+    problem = pl.Problem(y, operator, pl.Poisson(gain, background))
+    method = make_method(name, pl.load_denoiser(denoiser), problem, (gain * y.mean()).sqrt().reshape(1))
+    result = pl.solve(problem, method, 60, 1e-4, reference=sharp)
+    assert float(result.image.min()) > -1
+    if denoiser == "tv":
+        assert float(result.history.psnr[-1]) > float(psnr(y, sharp)) + 4

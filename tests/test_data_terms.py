@@ -89,6 +89,30 @@ def test_poisson_matches_the_log_likelihood() -> None:
     torch.testing.assert_close(difference, log_likelihood[0] - log_likelihood[1], rtol=1e-9, atol=1e-9)
 
 
+def test_no_data_term_falls_without_end(term: pl.Gaussian) -> None:
+    """Dark and bright pixels, near 0 and far on both sides."""
+    assert term.lowest == 0
+    for pixel in (0.0, 1e-12, 1e-3, 0.05, 0.2, 0.9):  # below, at and above the background
+        y = torch.full(SHAPE, pixel, dtype=torch.float64)
+        for z in (-1e6, -1e3, -1.0, -pixel, -1e-3, 0.0, 1e-3, 1.0, 1e3):
+            assert float(term.value(torch.full_like(y, z), y).min()) >= term.lowest - 1e-12
+
+
+def test_the_poisson_term_is_lowest_where_the_mean_is_the_count() -> None:
+    """Also below the background, where a pixel without a count drew the picture down without end before."""
+    term = pl.Poisson(gain=0.02, background=0.05)
+    y = torch.tensor([0.0, 1e-6, 0.01, 0.04, 0.05, 0.06, 0.5, 1.0], dtype=torch.float64).view(1, 1, 2, 4)
+    assert float(term.gradient(y - 0.05, y).abs().max()) < 1e-12
+    assert float(term.prox(y - 0.05, 7.0, y).sub(y - 0.05).abs().max()) < 1e-14
+    for far in (-3.0, -1e6):
+        assert float(term.prox(torch.full_like(y, far), 1e9, y).sub(y - 0.05).abs().max()) < 1e-3
+    # C^1 at 0, and convex: the gradient never falls.
+    z = torch.linspace(-0.2, 0.4, 60_001, dtype=torch.float64).view(-1, 1, 1, 1)
+    slope = term.gradient(z.expand(-1, 1, 2, 4), y.expand(len(z), -1, -1, -1)).diff(dim=0)
+    assert float(slope.min()) >= 0
+    assert float(slope.max()) <= 1.0001 * float(term.L_h(y)) * 1e-5
+
+
 def test_dead_pixels_do_not_count() -> None:
     precision = torch.ones(1, 1, 4, 4)
     precision[..., 1, 2] = 0

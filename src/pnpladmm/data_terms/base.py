@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ class DataTerm(ABC):
     `background_of(y)`          the mean level in `y` that the operator does not touch
     `mean_and_precision(Hx, y)` the mean of `y` given `Hx`, and 1 / its variance, to check residuals
     `L_h(y)`                    the smoothness, for the conditions of the theorems
+    `lowest`                    what `h` never falls below, for the theorems too
     `check(y)`                  whether the term describes this observation
     `advice(y)`                 a sentence on certified runs
     =========================== ======================================================================================
@@ -29,6 +31,9 @@ class DataTerm(ABC):
 
     one_precision: ClassVar[bool] = False
     """Whether `h(z) = p/2 ||z - y||^2` with one number `p` per picture: then LADMM with `beta = p` is ISTA."""
+    lowest: ClassVar[float] = -math.inf
+    """A number that `h` never falls below, at any `z` and `y`. Without one nothing is proved: a method could lower `E`
+    for ever."""
 
     @abstractmethod
     def value(self, z: Tensor, y: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ class Gaussian(DataTerm):
     sigma: PerPicture
 
     one_precision: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         """Check sigma."""
@@ -98,6 +99,8 @@ class WeightedGaussian(DataTerm):
     >>> h.value(y + 0.1, y)
     tensor([6.0000], dtype=torch.float64)
     """
+
+    lowest: ClassVar[float] = 0.0
 
     def __init__(self, precision: Any) -> None:
         precision = torch.as_tensor(precision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +18,10 @@ class Poisson(DataTerm):
 
         h(z) = 1/gain sum (z + b) - y + y log(y / (z + b))      for z >= 0,
 
-    continued below 0 by its second-order expansion at 0, so that `L_h = max y / (gain b^2)` exists. Not quadratic.
+    continued below 0 by a parabola with the same value and slope at 0 and the curvature `max(y, b) / (gain b^2)`. For
+    `y >= b` this is the second-order expansion. For `y < b` the lowest point is where `z + b = y`, as it is for all
+    other counts. So `h` is convex, never below 0, and `L_h`-smooth with `L_h = max(y, b) / (gain b^2)` of the brightest
+    pixel. Not quadratic.
 
     Parameters
     ----------
@@ -45,6 +49,8 @@ class Poisson(DataTerm):
     gain: PerPicture = 1.0
     background: PerPicture = 0.0
 
+    lowest: ClassVar[float] = 0.0
+
     def __post_init__(self) -> None:
         """Check the two numbers."""
         check_positive("gain", self.gain)
@@ -69,13 +75,13 @@ class Poisson(DataTerm):
         t = z.clamp_min(0) + b
         below = z.clamp_max(0)
         divergence = t - y + torch.xlogy(y, y) - torch.xlogy(y, t)
-        extended = (1 - y / b) * below + 0.5 * y / b**2 * below**2
+        extended = (1 - y / b) * below + 0.5 * y.maximum(b) / b**2 * below**2
         return ((divergence + extended) / gain).flatten(1).sum(1)
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
         """`(1 - y / (z + b)) / gain`, linear below 0."""
         gain, b = self._numbers(y)
-        return (1 - y / (z.clamp_min(0) + b) + y / b**2 * z.clamp_max(0)) / gain
+        return (1 - y / (z.clamp_min(0) + b) + y.maximum(b) / b**2 * z.clamp_max(0)) / gain
 
     def prox(self, v: Tensor, step: PerPicture, y: Tensor) -> Tensor:
         """The root of a quadratic where it is not below 0, else that of the linear gradient."""
@@ -85,13 +91,13 @@ class Poisson(DataTerm):
         root = (half.square() + s * y).sqrt()
         # There are two forms of the positive root; this is the one without cancellation.
         t = torch.where(half >= 0, half + root, s * y / (root - half).clamp_min(torch.finfo(y.dtype).tiny))
-        below = (v - s * (1 - y / b)) / (1 + s * y / b**2)
+        below = (v - s * (1 - y / b)) / (1 + s * y.maximum(b) / b**2)
         return torch.where(t >= b, t - b, below)
 
     def L_h(self, y: Tensor) -> Tensor:
-        """`max y / (gain b^2)` of each picture."""
+        """`max(y, b) / (gain b^2)` of the brightest pixel of each picture."""
         gain, b = self._numbers(y.double())
-        return (y.double() / (gain * b**2)).flatten(1).amax(1)
+        return (y.double().maximum(b) / (gain * b**2)).flatten(1).amax(1)
 
     def background_of(self, y: Tensor) -> Tensor:
         """`b`."""
@@ -107,7 +113,7 @@ class Poisson(DataTerm):
         """Certified steps are as small as `L_h` is large."""
         worst = float(self.L_h(y).max())
         return (
-            f"L_h = max y / (gain background^2) = {worst:.3g}: with a small background certified steps are tiny; "
+            f"L_h = max(y, b) / (gain b^2) = {worst:.3g}, b the background: where it is small, certified steps are tiny; "
             "a larger background, or a convex prior with beta below L_h, is faster"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -163,6 +164,8 @@ def certify(
 ) -> tuple[Certificate, ...]:
     """A certificate for each picture of the batch. Pictures that `failed` (diverged) get none based on measurements."""
     theorem = method.theorem(problem)
+    if math.isinf(problem.data_term.lowest):
+        theorem = Theorem(missing="the data term does not say that it is bounded below, so E might fall for ever")
     advice = problem.data_term.advice(problem.observed)
     failed = failed or [False] * problem.pictures
     return tuple(_certify(theorem, method.promise, history, i, advice, failed[i]) for i in range(problem.pictures))
