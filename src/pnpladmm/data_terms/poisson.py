@@ -113,7 +113,7 @@ class Poisson(DataTerm):
         """Certified steps are as small as `L_h` is large."""
         worst = float(self.L_h(y).max())
         return (
-            f"L_h = max(y, b) / (gain b^2) = {worst:.3g}, b the background: where it is small, certified steps are tiny; "
+            f"L_h = max(y, b) / (gain b^2) = {worst:.3g}, b the background: if small, certified steps are tiny; "
             "a larger background, or a convex prior with beta below L_h, is faster"
         )
 
