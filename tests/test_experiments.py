@@ -56,6 +56,7 @@ def test_table_has_the_papers_figures_and_ours(tmp_path: Path) -> None:
     for method in chosen_methods("fast-8,fast-24"):
         assert data["titles"][method.name] == f"Annealed, {rows[method.name, 10.0]['calls']} calls"
     assert [method.title_of_run() for method in chosen_methods("fast-8,ladmm")] == ["PnP-LADMM", "Annealed, 8 calls"]
+    assert [method.name for method in chosen_methods("fast-4,fast-8")] == ["fast-8", "fast-4"]
     assert ("no weights" in page) == ("alex" not in data["lpips"])
 
 

@@ -60,7 +60,7 @@ def plan_of(folder: Path, out: Path, **changes: object) -> InLoopPlan:
 def test_the_loop_in_training_is_the_shipped_loop(folder: Path, tmp_path: Path, grey: bool) -> None:
     training = InLoopTraining(plan_of(folder, tmp_path / "w.safetensors", crop=48))
     for number in range(3):
-        scene = training.scene(training.pool.source.blur(0, number), 10.0, grey)
+        scene = training.scene(training.pool.source.pair(0, number), 10.0, grey)
         with torch.no_grad():
             ours = training.restored(scene)
         row = at_noise({float(level): values for level, values in training.schedule.rows().items()}, 10.0)
@@ -76,7 +76,7 @@ def test_the_loop_in_training_is_the_shipped_loop(folder: Path, tmp_path: Path, 
 def test_a_training_learns_and_leaves_weights_with_their_settings(folder: Path, tmp_path: Path) -> None:
     plan = plan_of(folder, tmp_path / "w.safetensors", steps=40, learning_rate=3e-3, schedule_rate=1e-2)
     training = InLoopTraining(plan)
-    scenes = [training.scene(training.pool.source.blur(9, n), 12.0, False) for n in range(3)]
+    scenes = [training.scene(training.pool.source.pair(9, n), 12.0, False) for n in range(3)]
 
     def mean_loss() -> float:
         with torch.no_grad():
@@ -277,7 +277,7 @@ def test_problems_of_the_blurs_are_solved_on_their_own_domain(folder: Path, tmp_
     training = InLoopTraining(plan_of(folder, tmp_path / "w.safetensors", crop=48))
     shapes = set()
     for number in range(8):
-        blur = training.pool.source.blur(0, number)
+        blur = training.pool.source.pair(0, number)
         scene = training.scene(blur, 5.0, False)
         shapes.add(scene.problem.observed.shape[-1] - scene.clean.shape[-1])
         assert math.isfinite(float(training.loss_on(scene).detach()))

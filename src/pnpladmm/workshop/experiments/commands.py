@@ -162,6 +162,31 @@ def proof(
 
 
 @app.command()
+def protocols(
+    methods: Methods = "fast-8",
+    only: Annotated[str, typer.Option(help="Protocols, comma-separated.")] = "levin,discs,lens,border,grey",
+    out: Out = Path("results"),
+    denoiser: DenoiserName = None,
+    count: Count = None,
+    batch: BatchSize = None,
+    device: Device = None,
+    settings: SettingsFile = None,
+    reuse: Reuse = False,
+) -> None:
+    """Other blurs and pictures: CBSD68 with Levin's kernels, discs, a lens, an unknown border, grey pictures."""
+    from pnpladmm.workshop.experiments.comparison import chosen_methods
+    from pnpladmm.workshop.experiments.protocols import make_protocols
+    from pnpladmm.workshop.experiments.protocols_page import mean_rows
+
+    setup = make_setup(out, None, denoiser, None, count, batch, device, settings, "paper", 0, False, reuse)
+    data = make_protocols(setup, chosen_methods(methods), [name.strip() for name in only.split(",")])
+    for row in mean_rows(data):
+        title, method = data["titles"][row["protocol"]], data["methods"][row["method"]]
+        typer.echo(f"{title:36}{method:22}noise {row['noise']:<6g}{row['psnr_observed']:7.2f} ->{row['psnr']:7.2f} dB")
+    _print_files(out, "protocols")
+
+
+@app.command()
 def gallery(
     methods: Methods = None,
     out: Out = Path("results"),

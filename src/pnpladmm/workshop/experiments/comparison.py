@@ -162,6 +162,8 @@ COMPARED: tuple[Compared, ...] = (
     _annealed(24, 8),
 )
 """The rows of our table, in its order. Other registered methods are compared when they are asked for by name."""
+BY_NAME: tuple[Compared, ...] = (_annealed(4, 2),)
+"""Rows that are compared only when they are asked for."""
 
 
 def chosen_methods(names: str | Sequence[str] | None = None) -> tuple[Compared, ...]:
@@ -169,14 +171,15 @@ def chosen_methods(names: str | Sequence[str] | None = None) -> tuple[Compared, 
     if names is None:
         return COMPARED
     wanted = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
+    rows = (*COMPARED, *(row for row in BY_NAME if row.name in wanted))
     others = []
     for name in dict.fromkeys(wanted):
-        if not any(name in (row.name, row.method) for row in COMPARED):
+        if not any(name in (row.name, row.method) for row in rows):
             if name not in METHODS:
-                known = dict.fromkeys((*(row.name for row in COMPARED), *METHODS.names()))
+                known = dict.fromkeys((*(row.name for row in (*COMPARED, *BY_NAME)), *METHODS.names()))
                 raise InputError(f"method {name!r}: choose among {', '.join(known)}")
             others.append(_other(name))
-    return (*(row for row in COMPARED if row.name in wanted or row.method in wanted), *others)
+    return (*(row for row in rows if row.name in wanted or row.method in wanted), *others)
 
 
 def _other(name: str) -> Compared:

@@ -16,6 +16,7 @@ from pnpladmm.workshop.experiments.curves_page import draw_convergence, draw_spl
 from pnpladmm.workshop.experiments.gallery import draw_gallery, make_gallery
 from pnpladmm.workshop.experiments.output import write_page
 from pnpladmm.workshop.experiments.proof_page import draw_proof
+from pnpladmm.workshop.experiments.protocols_page import draw_protocols
 from pnpladmm.workshop.experiments.samples import Task
 from pnpladmm.workshop.experiments.setup import Setup
 from pnpladmm.workshop.experiments.stability import make_parameters
@@ -54,6 +55,7 @@ DRAW: Mapping[str, Callable[[Mapping[str, Any], Path], None]] = {
     "parameters": draw_parameters,
     "gallery": draw_gallery,
     "proof": draw_proof,
+    "protocols": draw_protocols,
     "tune": draw_tuning,
 }
 

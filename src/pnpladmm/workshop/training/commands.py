@@ -142,6 +142,10 @@ def in_loop(
         str | None, _option("Weight file to begin with, or the name of a network. Default: the shipped one.")
     ] = None,
     calls: Annotated[int, _option("Denoiser calls of the annealed method.")] = InLoopPlan.calls,
+    photo: Annotated[
+        bool,
+        _option("Photographs: JPEG, clipped, PSF and noise level a little wrong. Or both exact.", "--photo/--exact"),
+    ] = InLoopPlan.photo,
     settings_of: Annotated[
         str | None, _option("Denoiser whose tuned settings the training starts from. Default: that of --network.")
     ] = None,

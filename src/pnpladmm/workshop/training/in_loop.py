@@ -25,7 +25,6 @@ from torch import Tensor
 
 from pnpladmm.data_terms import Gaussian
 from pnpladmm.denoisers.network import mirrored
-from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Annealed, Problem
 from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
@@ -35,12 +34,13 @@ from pnpladmm.workshop.training.in_loop_plan import InLoopPlan
 from pnpladmm.workshop.training.in_loop_table import restored_psnr
 from pnpladmm.workshop.training.loop import HALF, Progress, Training
 from pnpladmm.workshop.training.method_schedule import TRAINED, MethodSchedule
-from pnpladmm.workshop.training.random_blurs import BlurPool, BlurSource
+from pnpladmm.workshop.training.photographs import recorded
+from pnpladmm.workshop.training.random_blurs import BlurPair, BlurPool, BlurSource
 from pnpladmm.workshop.training.random_kernels import KernelBank
 from pnpladmm.workshop.training.unrolled import unrolled
 
-WEAKEST, STRONGEST = 0.5, 60.0
-"""Noise levels of the training pictures, of 255."""
+WEAKEST = 0.5
+"""The weakest noise of the training pictures, of 255."""
 EVEN_IN_LOG = 0.6
 """Share of the steps whose noise level is even in its logarithm; that of the others is even in itself."""
 FLOOR = 0.05
@@ -56,7 +56,7 @@ class Scene:
     problem: Problem
     clean: Tensor
     noise: float
-    """Of 255."""
+    """As the restoration is told, of 255."""
 
 
 class InLoopTraining(Training):
@@ -73,22 +73,26 @@ class InLoopTraining(Training):
         self.schedule_optimizer = torch.optim.Adam([self.schedule.logs], plan.schedule_rate, (0.9, 0.99))
         self._resume_schedule()
         bank = KernelBank.drawn(plan.kernels, torch.Generator().manual_seed(plan.seed)).to(self.device)
-        source = BlurSource(bank, plan.batch, plan.crop, self.device)
+        source = BlurSource(bank, plan.batch, plan.crop, self.device, plan.photo)
         self.pool = BlurPool(source, plan.seed, plan.blurs, plan.renew_steps)
         self._network: Net = self.network
         if plan.compile_network:
             self._network = torch.compile(self.network, dynamic=False)
 
-    def scene(self, blur: SpatiallyVaryingBlur, noise: float, grey: bool) -> Scene:
-        """Crops, blurred, with noise (of 255)."""
-        clean = self.pictures.crops(self.plan.batch, blur.scene[0], self.generator).contiguous()
+    def scene(self, blur: BlurPair, noise: float, grey: bool) -> Scene:
+        """Crops, blurred, with noise (of 255); with `photo` as a file holds them, and what a user says of them."""
+        clean = self.pictures.crops(self.plan.batch, blur.true.scene[0], self.generator).contiguous()
         if self.plan.soft_chroma:
             clean = soften_chroma(clean, self.plan.soft_chroma, self.generator)
         if grey:
             clean = (torch.tensor(LUMA, device=clean.device).view(1, -1, 1, 1) * clean).sum(1, keepdim=True)
-        blurred = blur.forward(clean)
+        blurred = blur.true.forward(clean)
         error = torch.empty_like(blurred).normal_(generator=self.generator)
-        return Scene(Problem(blurred + noise / 255 * error, blur, Gaussian(noise / 255)), clean, noise)
+        noisy = blurred + noise / 255 * error
+        if not self.plan.photo:
+            return Scene(Problem(noisy, blur.told, Gaussian(noise / 255)), clean, noise)
+        observed, term, told = recorded(noisy, noise, (self.plan.seed, self.step, 5))
+        return Scene(Problem(observed, blur.told, term), clean, told)
 
     def restored(self, scene: Scene) -> Tensor:
         """The picture after all calls, with gradients to the network and the schedule."""
@@ -124,7 +128,7 @@ class InLoopTraining(Training):
     def _loss_of_step(self) -> Tensor:
         """On a new scene."""
         rng = np.random.default_rng((self.plan.seed, self.step, 3))
-        noise = draw_noise(self.plan.seed, self.step)
+        noise = draw_noise(self.plan.seed, self.step, self.plan.strongest)
         return self.loss_on(self.scene(self.pool.at(self.step), noise, grey=rng.random() < self.plan.grey))
 
     def _add_gradients(self) -> None:
@@ -192,21 +196,22 @@ class InLoopTraining(Training):
         plan = self.plan
         return super().card() | {
             "loss": "logarithm of the squared error of the picture after all calls",
-            "sigma_range": f"{WEAKEST:g}..{STRONGEST:g}/255, noise of the observation",
+            "sigma_range": f"{WEAKEST:g}..{plan.strongest:g}/255, noise of the observation",
             "weak_noise_share": None,
             "mirrored_ends": None,
             "calls": plan.calls,
+            "pictures": "photo" if plan.photo else "exact",
             "grey_share": plan.grey,
             "settings": {f"fast-{plan.calls}": self.schedule.rows()},
         }
 
 
-def draw_noise(seed: int, step: int) -> float:
-    """The noise level (of 255) of a step."""
+def draw_noise(seed: int, step: int, strongest: float) -> float:
+    """The noise level (of 255) of a step, at most `strongest`."""
     rng = np.random.default_rng((seed, step, 2))
     if rng.random() < EVEN_IN_LOG:
-        return float(WEAKEST * (STRONGEST / WEAKEST) ** rng.random())
-    return float(rng.uniform(WEAKEST, STRONGEST))
+        return float(WEAKEST * (strongest / WEAKEST) ** rng.random())
+    return float(rng.uniform(WEAKEST, strongest))
 
 
 def usual_error(noise: float) -> float:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.plan import Plan
 
+STRONGEST, STRONGEST_IN_PHOTOGRAPHS = 60.0, 25.0
+"""Of 255. Files with stronger noise are rare."""
+
 
 @dataclass(frozen=True)
 class InLoopPlan(Plan):
@@ -23,6 +26,9 @@ class InLoopPlan(Plan):
     warmup_steps: int = 100
     calls: int = 8
     """Denoiser calls of the annealed method."""
+    photo: bool = False
+    """Train on pictures as files hold them (photographs.py): JPEG, clipped, with a PSF and a noise level that are off.
+    Otherwise PSF and noise level are exact."""
     settings_of: str | None = None
     """The denoiser whose tuned settings the schedule begins with; if None, `network`."""
     schedule_rate: float = 2e-3
@@ -35,6 +41,11 @@ class InLoopPlan(Plan):
     """Batches of blurs in use at a time."""
     renew_steps: int = 3
     """Steps after which a new one replaces the oldest of them."""
+
+    @property
+    def strongest(self) -> float:
+        """The strongest noise of the training pictures, of 255."""
+        return STRONGEST_IN_PHOTOGRAPHS if self.photo else STRONGEST
 
     def __post_init__(self) -> None:
         super().__post_init__()

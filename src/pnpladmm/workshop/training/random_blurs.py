@@ -8,6 +8,7 @@ one replaces the oldest. Which operator a step gets depends on the seed and the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch.fft import irfft2, rfft2
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.operators.blur import Order
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.training.photographs import told_blur
 from pnpladmm.workshop.training.random_kernels import LARGEST, KernelBank
 
 REACHES, REACH_SHARES = (4, 8, 12, 16, 20), (0.08, 0.14, 0.16, 0.42, 0.20)
@@ -37,6 +39,13 @@ NEGLIGIBLE = 1e-4
 """Smaller weights are 0."""
 
 
+class BlurPair(NamedTuple):
+    """The blur that a picture had, and the one that its restoration is told."""
+
+    true: SpatiallyVaryingBlur
+    told: SpatiallyVaryingBlur
+
+
 @dataclass(frozen=True)
 class BlurSource:
     """Draws batches of blurs."""
@@ -46,11 +55,21 @@ class BlurSource:
     side: int
     """Side of the scene in pixels; some scenes are up to 7 pixels smaller."""
     device: torch.device
+    photo: bool = False
+    """Whether the restoration is told a blur that is not quite right (photographs.py)."""
 
     def __post_init__(self) -> None:
         """Kernels must fit into what is observed of a scene with an unknown border."""
         if self.side < _least_side(REACHES[0]):
             raise InputError(f"crop = {self.side}: give at least {_least_side(REACHES[0])}, so that kernels fit")
+
+    def pair(self, seed: int, number: int) -> BlurPair:
+        """`blur`, and what is told about it."""
+        true = self.blur(seed, number)
+        if not self.photo:
+            return BlurPair(true, true)
+        draw = int(np.random.default_rng((seed, number, 4)).integers(1 << 62))
+        return BlurPair(true, told_blur(true, torch.Generator(self.device).manual_seed(draw)))
 
     def blur(self, seed: int, number: int) -> SpatiallyVaryingBlur:
         """Batch `number` of a training with this seed: a blur for each picture."""
@@ -163,14 +182,14 @@ class BlurPool:
 
     def __init__(self, source: BlurSource, seed: int, size: int, renew_steps: int) -> None:
         self.source, self.seed, self.size, self.renew_steps = source, seed, size, renew_steps
-        self._made: dict[int, SpatiallyVaryingBlur] = {}
+        self._made: dict[int, BlurPair] = {}
 
-    def at(self, step: int) -> SpatiallyVaryingBlur:
-        """The operator of a step."""
+    def at(self, step: int) -> BlurPair:
+        """The operators of a step."""
         oldest = step // self.renew_steps
         for number in [n for n in self._made if n < oldest]:
             del self._made[number]
         number = oldest + int(np.random.default_rng((self.seed, step, 1)).integers(self.size))
         if number not in self._made:
-            self._made[number] = self.source.blur(self.seed, number)
+            self._made[number] = self.source.pair(self.seed, number)
         return self._made[number]
