@@ -71,10 +71,10 @@ def test_an_unknown_border_is_scored_on_what_was_observed(data: Path, tmp_path: 
         patch.setitem(PROTOCOLS, "border", type(border)(
             border.title, "cbsd68", border.kernels, (2.0,), 56, 1, boundary="unknown"
         ))  # fmt: skip
-        found = make_protocols(Setup(tmp_path, "soft", quiet=True), chosen_methods("fast-8"), ["border"])
+        found = make_protocols(Setup(tmp_path, "light", quiet=True), chosen_methods("fast-8"), ["border"])
     assert [row["kernel"] for row in found["rows"]] == ["levin_1", "levin_4"]
     # Scored on the padded scene, or with another border, both would be far below the observation.
-    assert all(row["psnr"] > row["psnr_observed"] + 0.3 for row in found["rows"])
+    assert all(row["psnr"] > row["psnr_observed"] + 3 for row in found["rows"]), found["rows"]
 
 
 def test_kernels_sum_to_one_and_pictures_are_cut(data: Path) -> None:
