@@ -37,8 +37,8 @@ class Metadata:
     the kind it describes (`native_for`: shape, dtype, whether there is alpha). `transfer` says what the samples mean
     where no ICC profile does: "srgb", "light" (linear already), an exponent (light = sample ** exponent), or the name
     of a curve that we do not undo.
-    `jpeg_step` says how coarsely a JPEG file is quantised: the mean of the steps for the nine lowest frequencies of
-    brightness, in grey levels of 255. It is 0 for other files.
+    `jpeg_table` says how coarsely a JPEG file is quantised: the steps for brightness, eight rows for the vertical
+    frequencies of the picture as it is shown, in grey levels of 255. It is empty for other files.
     """
 
     icc: bytes | None = field(default=None, repr=False)
@@ -46,7 +46,7 @@ class Metadata:
     xmp: bytes | None = field(default=None, repr=False)
     resolution: Resolution | None = None
     transfer: str | float = "srgb"
-    jpeg_step: float = 0.0
+    jpeg_table: tuple[tuple[int, ...], ...] = ()
     native: object | None = field(default=None, repr=False)
     native_for: tuple[object, ...] = field(default=(), repr=False)
 

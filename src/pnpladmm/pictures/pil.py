@@ -28,7 +28,7 @@ def raw_of(image: Image.Image, name: str) -> Raw:
         image.load()
     except (OSError, SyntaxError) as error:
         raise InputError(f"{name} is a PIL image of a damaged file ({one_line(str(error))})") from None
-    jpeg_step = _jpeg_step(image)
+    table = _jpeg_table(image)
     block, orientation, notes = exif.upright(exif.block_of(image))
     image = _plain(image, notes, name)
     values = exif.turn(np.moveaxis(np.atleast_3d(np.asarray(image)), -1, 0)[None], orientation)
@@ -40,7 +40,7 @@ def raw_of(image: Image.Image, name: str) -> Raw:
         exif=block,
         xmp=exif.upright_xmp(xmp) if isinstance(xmp, bytes) else None,
         resolution=resolution.turned() if resolution and orientation >= 5 else resolution,
-        jpeg_step=jpeg_step,
+        jpeg_table=tuple(zip(*table, strict=True)) if orientation >= 5 else table,
     )
     return Raw(
         values[:, :-1] if has_alpha else values,
@@ -51,10 +51,10 @@ def raw_of(image: Image.Image, name: str) -> Raw:
     )
 
 
-def _jpeg_step(image: Image.Image) -> float:
-    """`Metadata.jpeg_step` from the first quantisation table, which is that of brightness."""
+def _jpeg_table(image: Image.Image) -> tuple[tuple[int, ...], ...]:
+    """The first quantisation table, which is that of brightness, in rows; empty where there is none."""
     tables: dict[int, list[int]] = getattr(image, "quantization", None) or {}
-    return float(np.reshape(tables[min(tables)], (8, 8))[:3, :3].mean()) if tables else 0.0
+    return tuple(tuple(tables[min(tables)][8 * i : 8 * i + 8]) for i in range(8)) if tables else ()
 
 
 def _plain(image: Image.Image, notes: list[str], name: str) -> Image.Image:

@@ -11,10 +11,6 @@ from pnpladmm.operators.transforms import Wavelet
 from pnpladmm.solvers import Problem
 from pnpladmm.tensors import InputError
 
-JPEG_NOISE, JPEG_NOISE_PER_STEP = 1.6 / 255, 0.29 / 255
-"""JPEG smooths noise away where it is estimated, and adds errors of its own. The level that restores best is about the
-first number plus the second times `Metadata.jpeg_step` (measured: docs/notes/2026-11-18-jpeg.md)."""
-
 # Median of |n| for n of standard deviation 1.
 MEDIAN_OF_NORMAL = 0.67449
 # A detail smaller than this share of the brightest pixel is rounding, not noise.
@@ -23,15 +19,6 @@ FLAT = 1e-9
 STRUCTURED = 0.1
 TOO_LARGE = 1.15
 TOO_SMALL = 0.7
-
-
-def jpeg_noise(step: float) -> float:
-    """The noise level, in [0, 1], that stands for the errors of JPEG compression; 0 where there was none.
-
-    `step` is `Metadata.jpeg_step`. The level is the one that restores best, so it includes noise that the compression
-    has hidden from `estimate_noise`.
-    """
-    return JPEG_NOISE + JPEG_NOISE_PER_STEP * step if step else 0.0
 
 
 def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -12,7 +12,8 @@ from pnpladmm.data_terms import DataTerm, Gaussian, Poisson, WeightedGaussian
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.samples import fill_blank
-from pnpladmm.restoration.noise import estimate_noise, jpeg_noise
+from pnpladmm.restoration.jpeg import compression_errors
+from pnpladmm.restoration.noise import estimate_noise
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.restoration.options import Options
 from pnpladmm.solvers import METHODS, Problem, method_class
@@ -143,8 +144,7 @@ def _noise_model(pages: Pages, pixels: Tensor, valid: Tensor | None) -> NoiseMod
         per_picture(noise, pixels)  # one number, or one for each picture
         return NoiseModel("given", noise.expand(len(pixels)).clone())
     white = estimate_noise(pixels, valid)
-    errors = jpeg_noise(pages.picture.metadata.jpeg_step)
-    return NoiseModel("estimated", white, jpeg=torch.full_like(white, errors))
+    return NoiseModel("estimated", white, jpeg=compression_errors(pages.picture, white))
 
 
 def _median(variance: Tensor) -> Tensor:
