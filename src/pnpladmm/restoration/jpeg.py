@@ -98,6 +98,11 @@ def is_8_bit(picture: Picture) -> bool:
     return bool((levels - levels.round()).abs().max() < 1e-3) and bool(levels.amax() > 1)
 
 
+def jpeg_noise(step: float) -> float:
+    """The level, in [0, 1], for the errors of compression alone; 0 where there was none. `step`: `Compression.step`."""
+    return (ERRORS + ERRORS_PER_STEP * step) / 255 if step else 0.0
+
+
 def jpeg_errors(compression: Compression, sensor: float, hidden: float) -> float:
     """The level, of 255, that comes to a noise of level `sensor` for what JPEG has done to the picture.
 
@@ -105,7 +110,7 @@ def jpeg_errors(compression: Compression, sensor: float, hidden: float) -> float
     `sensor` the level restores about best (measured: docs/notes/2026-11-19-jpeg.md). What is left of strong noise is
     no longer white and needs a higher level than white noise does.
     """
-    errors = ERRORS + ERRORS_PER_STEP * compression.step
+    errors = 255 * jpeg_noise(compression.step)
     seen = max(0.0, hidden**2 - (UNSEEN_PER_STEP * compression.step) ** 2) ** 0.5
     return max(errors**2, (HARDER * seen) ** 2 - sensor**2) ** 0.5
 

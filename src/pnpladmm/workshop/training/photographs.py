@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pnpladmm.data_terms import DataTerm, Gaussian, WeightedGaussian
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.restoration.noise import jpeg_noise
+from pnpladmm.restoration.jpeg import jpeg_noise
 from pnpladmm.restoration.policy import MOST_SATURATED
 
 QUALITIES = (60, 100)
