@@ -16,7 +16,7 @@ from skimage.data import astronaut
 from pnpladmm.blur import gaussian
 from pnpladmm.data_terms import Gaussian, WeightedGaussian
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.restoration.noise import jpeg_noise
+from pnpladmm.restoration.jpeg import jpeg_noise
 from pnpladmm.workshop.training.in_loop import InLoopTraining, train_in_loop
 from pnpladmm.workshop.training.photographs import (
     LARGEST_SHIFT,
