@@ -14,6 +14,7 @@ from pnpladmm.allocator import keep_memory
 from pnpladmm.blur import Blur, as_blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
 from pnpladmm.denoisers import DENOISERS, Promise, as_denoiser, load_denoiser, relaxed
+from pnpladmm.estimate import estimate_blur
 from pnpladmm.operators import (
     Decimation,
     LinearOperator,
@@ -85,6 +86,7 @@ __all__ = [
     "as_blur",
     "as_denoiser",
     "check_adjoint",
+    "estimate_blur",
     "keep_memory",
     "load_denoiser",
     "load_state",

@@ -8,11 +8,14 @@ from pnpladmm.blur.options import Options
 from pnpladmm.blur.reading import read_blur, write_blur
 from pnpladmm.blur.registry import READERS
 from pnpladmm.blur.synthesis import common_size, defocus, gaussian, motion, soft_regions
+from pnpladmm.blur.trust import Estimate, Table
 
 __all__ = [
     "READERS",
     "Blur",
+    "Estimate",
     "Options",
+    "Table",
     "as_blur",
     "common_size",
     "defocus",

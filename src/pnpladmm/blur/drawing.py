@@ -24,7 +24,7 @@ DRAWN_KERNELS = 12
 """The most kernels drawn with their weights; the caption gives the number of the others."""
 
 
-def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: str | Path) -> None:
+def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: str | Path, picture: Array | None = None) -> None:
     """Draw a blur into a picture file.
 
     Parameters
@@ -34,8 +34,13 @@ def draw_blur(blur: Blur | SpatiallyVaryingBlur, path: str | Path) -> None:
         regions and their kernels.
     path : str or Path
         PNG, PDF or SVG, by the suffix.
+    picture : array (H, W), optional
+        Draw the PSFs of a `Blur` over this picture, and nothing else. The frames of an estimated blur go from red
+        (taken from neighbours) to green (well determined).
     """
-    if isinstance(blur, Blur):
+    if isinstance(blur, Blur) and picture is not None:
+        _draw_over(blur, picture, Path(path))
+    elif isinstance(blur, Blur):
         _draw_sheet(blur, Path(path))
     else:
         _draw_regions(blur, Path(path))
@@ -71,8 +76,45 @@ def _draw_sheet(blur: Blur, path: Path) -> None:
     _save(figure, path)
 
 
-def _draw_field(blur: Blur, axes: Any) -> None:
-    """PSFs as point sources show them, at a lattice of places, all on one scale."""
+def _draw_over(blur: Blur, picture: Array, path: Path) -> None:
+    """The picture, pale, with a PSF at each place of the lattice."""
+    from matplotlib.figure import Figure
+
+    height, width = blur.size
+    if picture.shape != (height, width):
+        raise InputError(f"{path}: the picture is {picture.shape}, the blur is for {(height, width)}: they must match")
+    figure = Figure(figsize=(8, 8 * min(max(height / width, 0.4), 2.0)), layout="constrained")
+    axes = figure.subplots()
+    low, high = np.percentile(picture, (1, 99.5))
+    shown = ((picture - low) / max(high - low, 1e-12)).clip(0, 1)
+    axes.imshow(0.35 + 0.65 * shown, cmap="gray", vmin=0, vmax=1, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
+    places, psfs, spacing = _lattice(blur)
+    side, peak = 0.46 * spacing, max(float(np.abs(psf).max()) for psf in psfs)
+    colours = _trust_colours(blur, places)
+    for (r, c), psf, colour in zip(places, psfs, colours, strict=True):
+        axes.imshow(_signed(psf / peak), extent=(c - side / 2, c + side / 2, r + side / 2, r - side / 2), zorder=2)
+        frame = _frame(c, r, side)
+        frame.set(edgecolor=colour, linewidth=1.8)
+        axes.add_patch(frame)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal")
+    axes.axis("off")
+    _save(figure, path)
+
+
+def _trust_colours(blur: Blur, places: list[tuple[int, int]]) -> list[Any]:
+    """A colour for each place by the confidence of the nearest place that was looked at; grey if nothing is known."""
+    estimate = blur.estimate
+    if estimate is None or not len(estimate.places):
+        return ["0.3"] * len(places)
+    from matplotlib import colormaps
+
+    at = np.array([(c, r) for r, c in places], dtype=float)
+    nearest = ((at[:, None] - estimate.places[None]) ** 2).sum(-1).argmin(1)
+    return [colormaps["RdYlGn"](float(estimate.confidence[i])) for i in nearest]
+
+
+def _lattice(blur: Blur) -> tuple[list[tuple[int, int]], list[Array], float]:
+    """Places (row, column) over the field, the PSF at each, and their distance."""
     height, width = blur.size
     spacing = max(height, width) / ACROSS
     places = [
@@ -80,7 +122,13 @@ def _draw_field(blur: Blur, axes: Any) -> None:
         for r in np.linspace(0, height, max(1, round(height / spacing)) * 2 + 1)[1::2]
         for c in np.linspace(0, width, max(1, round(width / spacing)) * 2 + 1)[1::2]
     ]
-    psfs = [blur.psf_at(r, c).mean(0).numpy() for r, c in places]
+    return places, [blur.psf_at(r, c).mean(0).numpy() for r, c in places], spacing
+
+
+def _draw_field(blur: Blur, axes: Any) -> None:
+    """PSFs as point sources show them, at a lattice of places, all on one scale."""
+    height, width = blur.size
+    places, psfs, spacing = _lattice(blur)
     side, peak = 0.86 * spacing, max(float(np.abs(psf).max()) for psf in psfs)
     for (r, c), psf in zip(places, psfs, strict=True):
         box = (c - side / 2, c + side / 2, r + side / 2, r - side / 2)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpladmm.blur.trust import Estimate, check_uncertainty
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.operators.blur import Order
 from pnpladmm.operators.boundary import Boundary
@@ -35,6 +36,11 @@ class Blur:
         What the reader did and found, one sentence each with its numbers.
     source : str
         What the blur was made from.
+    uncertainty : float, optional
+        The relative l2 error `||k - k_true|| / ||k_true||` that its PSFs are expected to have; None if nothing is
+        known about it.
+    estimate : Estimate, optional
+        Where an estimated blur comes from, and how far to trust it.
 
     Examples
     --------
@@ -55,6 +61,8 @@ class Blur:
     order: Order = "convolve-then-weight"
     notes: tuple[str, ...] = ()
     source: str = "kernels and weights"
+    uncertainty: float | None = None
+    estimate: Estimate | None = None
 
     def __post_init__(self) -> None:
         kernels = torch.as_tensor(self.kernels, dtype=torch.float64)
@@ -71,6 +79,7 @@ class Blur:
         object.__setattr__(self, "kernels", kernels)
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "notes", tuple(self.notes))
+        object.__setattr__(self, "uncertainty", check_uncertainty(self.uncertainty))
 
     def __repr__(self) -> str:
         """Kernels, size of the picture and order in one line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def write_blur(path: str | Path, blur: Blur) -> None:
     path : str or Path
         A file name that ends in .npz. Folders that are missing are made.
     blur : Blur
-        Its kernels, weights, order and source are saved; notes are not.
+        Its kernels, weights, order, source and uncertainty are saved, and where an estimate comes from; notes are not.
 
     Examples
     --------
@@ -88,6 +88,9 @@ def write_blur(path: str | Path, blur: Blur) -> None:
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise InputError(f"{path}: blurs are written as .npz")
+    trust: dict[str, Any] = {} if blur.uncertainty is None else {"uncertainty": np.array(blur.uncertainty)}
+    if blur.estimate is not None:
+        trust["estimate"] = np.array(blur.estimate.to_text())
     save = np.savez_compressed if blur.weights.nbytes < COMPRESSIBLE else np.savez
     with replacing(path) as beside, beside.open("wb") as file:
         save(
@@ -96,6 +99,7 @@ def write_blur(path: str | Path, blur: Blur) -> None:
             weights=blur.weights.cpu().numpy(),
             order=np.array(blur.order),
             source=np.array(blur.source),
+            **trust,
         )
 
 

@@ -1,6 +1,7 @@
 """A run as one HTML page and one JSON file; the base of all pages in HTML."""
 
 from pnpladmm.report.certificates import in_words, summarise_certificate
+from pnpladmm.report.estimate import write_estimate
 from pnpladmm.report.run import Section, figures_of, write_report, write_restoration
 from pnpladmm.report.summary import parameters, summarise
 
@@ -11,6 +12,7 @@ __all__ = [
     "parameters",
     "summarise",
     "summarise_certificate",
+    "write_estimate",
     "write_report",
     "write_restoration",
 ]

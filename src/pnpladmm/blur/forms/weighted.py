@@ -2,7 +2,8 @@
 
 All three mean true convolution. They differ in the order, the axes, and the centre of even kernels:
 
-- `kernels` (P, k, k) or (P, C, k, k), `weights` (P, H, W), `order` (a string): what `write_blur` writes;
+- `kernels` (P, k, k) or (P, C, k, k), `weights` (P, H, W), `order` (a string): what `write_blur` writes, with
+  `uncertainty` (a number) and `estimate` (JSON) of a blur that was estimated;
 - `basis` (P, k, k), `kmap` (P, H, W): convolve, then weight;
 - `filters` (1, c, K, k, k), `multipliers` (1, c, K, H, W): weight, then convolve; an even kernel has its
   centre at `k // 2 - 1`. With `mask_first` false in the file (newer deepinv) it is the paper's order.
@@ -22,6 +23,7 @@ from pnpladmm.blur.arrays import Array, check_numbers, to_array
 from pnpladmm.blur.conditioning import as_bank, crop_margins, same_size, spread
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
+from pnpladmm.blur.trust import Estimate
 from pnpladmm.operators.blur import Order
 from pnpladmm.tensors import InputError
 
@@ -49,7 +51,20 @@ def weighted_kernels(name: str, arrays: Mapping[str, Any], options: Options) -> 
     kernels, cropped = (kernels, []) if "order" in arrays else crop_margins(kernels, share=0)
     source = str(arrays.get("source", f"{pair[0]} and {pair[1]}"))
     blur = Blur(torch.from_numpy(kernels), torch.from_numpy(weights), order, (), source)
-    return blur.noted(*notes, *cropped, *weight_notes(blur))
+    return _trusted(name, arrays, blur.noted(*notes, *cropped, *weight_notes(blur)))
+
+
+def _trusted(name: str, arrays: Mapping[str, Any], blur: Blur) -> Blur:
+    """The blur with how far it is to be trusted, where the file says so; the warnings of an estimate are notes."""
+    if "uncertainty" in arrays:
+        value = check_numbers(f"{name}: uncertainty", arrays["uncertainty"])
+        if value.size != 1:
+            raise InputError(f"{name}: uncertainty has shape {value.shape}: give one number")
+        blur = blur.noted(uncertainty=float(value.item()))
+    if "estimate" in arrays:
+        estimate = Estimate.from_text(str(np.asarray(arrays["estimate"]).ravel()[0]))
+        blur = blur.noted(estimate.sentence(), *estimate.warnings, estimate=estimate)
+    return blur
 
 
 def weight_notes(blur: Blur) -> list[str]:
