@@ -445,7 +445,7 @@ def test_options_and_parameters_have_the_same_names(run: Run) -> None:
     assert code == 0
     only_python = {"picture", "axes", "progress", "callback"}
     for name in parameters - only_python:
-        assert f"--{name}" in out, name
+        assert f"--{name.replace('_', '-')}" in out, name
     for names in (pnpladmm.METHODS, pnpladmm.DENOISERS):
         assert all(name in out for name in names)
 

@@ -24,10 +24,10 @@ from pnpladmm.tensors import InputError
 
 FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser")
 """Fields of a job that name files it reads; a denoiser may be a name instead."""
-NOT_OPTIONS = ("picture", "blur", "output", "report", "keep_interrupted")
+NOT_OPTIONS = ("picture", "blur", "output", "psf_scale", "report", "keep_interrupted")
 """Fields that are no settings of a restoration."""
-MAPS = ("mask", "variance", "labels", "positions")
-"""Fields that name files for `restore_with`."""
+FOR_BLUR_AND_MAPS = ("mask", "variance", "labels", "positions", "psf_scale")
+"""Fields that `restore_with` takes beside the options."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Job:
     linear: bool = False
     labels: str | None = None
     positions: str | None = None
+    psf_scale: float | None = None
     device: str | None = None
     report: bool = False
     keep_interrupted: bool = False
@@ -100,7 +101,7 @@ def run_job(job: Job, progress: bool = False) -> Outcome:
         raise InputError(f"{job.output}: the output would overwrite the picture; give another name")
     check_output(job.output, picture)
     hashes = file_hashes(job)
-    maps = {name: getattr(job, name) for name in MAPS}
+    maps = {name: getattr(job, name) for name in FOR_BLUR_AND_MAPS}
     restored = restore_with(job.options(), picture, job.blur, **maps, progress=progress)
     if restored.status is Status.STOPPED and not job.keep_interrupted:
         raise Interrupted

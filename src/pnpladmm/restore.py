@@ -38,6 +38,7 @@ def restore(
     linear: bool = False,
     labels: Any = None,
     positions: Any = None,
+    psf_scale: float | None = None,
     axes: str | None = None,
     device: str | torch.device | None = None,
     progress: bool = False,
@@ -83,6 +84,9 @@ def restore(
         Restore in linear light, where blur acts.
     labels, positions : path or array, optional
         Where the kernels of a stack act: a map of numbers, or a table of x, y.
+    psf_scale : float, optional
+        Size of a pixel of the PSF in pixels of the picture, such as 0.25 for a PSF sampled four times as finely. If not
+        given, the sizes that the headers of both files state are compared.
     axes : str, optional
         The axes of an array, such as "BHWC", where its shape does not say.
     device : str or torch.device, optional
@@ -126,7 +130,7 @@ def restore(
         linear=linear,
         device=device,
     )
-    return restore_with(options, picture, blur, mask, variance, labels, positions, axes, progress, callback)
+    return restore_with(options, picture, blur, mask, variance, labels, positions, psf_scale, axes, progress, callback)
 
 
 def restore_with(
@@ -137,6 +141,7 @@ def restore_with(
     variance: Any = None,
     labels: Any = None,
     positions: Any = None,
+    psf_scale: float | None = None,
     axes: str | None = None,
     progress: bool = False,
     callback: Callback | None = None,
@@ -145,8 +150,7 @@ def restore_with(
     given = as_given(picture, axes)
     dead = dead_pixels(mask, given)
     given = in_own_units(given, dead, own_units=options.levels is None)
-    shape = given.picture.pixels.shape
-    known = blur_for(blur, (shape[-2], shape[-1]), labels, positions)
+    known = blur_for(blur, given.picture, labels, positions, psf_scale)
     inputs = (given, known, dead, variance_map(variance, given), options)
     if not progress:
         return run(*inputs, callback)

@@ -35,13 +35,14 @@ def simulate(
     *,
     labels: Any = None,
     positions: Any = None,
+    psf_scale: float | None = None,
     axes: str | None = None,
 ) -> Simulation:
     """Blur a sharp picture, then add noise.
 
     Parameters
     ----------
-    picture, blur, labels, positions, axes
+    picture, blur, labels, positions, psf_scale, axes
         As in `restore`, but no operators.
     noise : float
         Standard deviation of Gaussian noise, for pictures in [0, 1].
@@ -65,7 +66,9 @@ def simulate(
     >>> done.picture.pixels.shape, done.blur.size
     (torch.Size([1, 1, 28, 28]), (28, 28))
     """
-    return simulate_with(1.0, picture, blur, noise, gain, background, boundary, seed, labels, positions, axes)
+    return simulate_with(
+        1.0, picture, blur, noise, gain, background, boundary, seed, labels, positions, psf_scale, axes
+    )
 
 
 def simulate_with(
@@ -79,13 +82,14 @@ def simulate_with(
     seed: int,
     labels: Any = None,
     positions: Any = None,
+    psf_scale: float | None = None,
     axes: str | None = None,
 ) -> Simulation:
     """`simulate` with noise on the scale where white is `noise_white`: 255 on the command line."""
     _check(noise, gain, background, noise_white)
     noise = noise / noise_white
     sharp = as_given(picture, axes).picture
-    model = blur_for(blur, (sharp.pixels.shape[-2], sharp.pixels.shape[-1]), labels, positions)
+    model = blur_for(blur, sharp, labels, positions, psf_scale)
     if not isinstance(model, Blur):
         raise InputError(f"blur is {type_words(model)}: give a Blur, an array of the PSF or a blur file")
     clean = model.operator("replicate" if boundary == "unknown" else boundary).forward(sharp.pixels)

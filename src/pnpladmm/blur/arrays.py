@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pnpladmm.blur.sniffing import sniff
 from pnpladmm.files import optional
+from pnpladmm.pictures.selection import split_selection
 from pnpladmm.tensors import InputError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -56,7 +57,7 @@ def read_array(path: Path) -> Array:
         elif form == "npy":
             array = np.array(_sane(path, np.load(path, mmap_mode="r", allow_pickle=False)))
         elif form == "fits":
-            array = _fits(path)
+            array, _ = fits_image(path)
         elif form in ("npz", "mat", "hdf"):
             arrays = read_archive(path)
             if len(arrays) != 1:
@@ -168,14 +169,20 @@ def _tiff(path: Path) -> Array:
         return np.asarray(file.series[0].asarray())
 
 
-def _fits(path: Path) -> Array:
-    with optional("astropy.io.fits").open(path, memmap=False) as hdus:
-        for hdu in hdus:
+def fits_image(path: Path) -> tuple[Array, dict[str, Any]]:
+    """The first image of a FITS file, or that of the extension behind its name, and its header."""
+    file, extension = split_selection(path)
+    with reading(path), optional("astropy.io.fits").open(file, memmap=False) as hdus:
+        if extension is not None and extension not in hdus:
+            raise InputError(
+                f"{path}: has no such extension: {', '.join(hdu.name or str(i) for i, hdu in enumerate(hdus))}"
+            )
+        for hdu in hdus if extension is None else [hdus[extension]]:
             if hdu.is_image and hdu.header.get("NAXIS", 0) >= 2:
                 shape = [hdu.header[f"NAXIS{i}"] for i in range(1, hdu.header["NAXIS"] + 1)]
                 if np.prod(shape, dtype=float) > MAX_VALUES:
                     raise InputError(f"{path}: promises {'x'.join(map(str, shape))} values: refused")
-                return np.asarray(hdu.data)
+                return np.asarray(hdu.data), dict(hdu.header)
     raise InputError(f"{path}: holds no image")
 
 

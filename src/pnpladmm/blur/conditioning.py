@@ -10,6 +10,7 @@ import numpy as np
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.options import is_number, short
+from pnpladmm.blur.resampling import check_scale, resampled
 from pnpladmm.tensors import InputError
 
 EMPTY = 1e-7
@@ -27,15 +28,25 @@ def condition(
     recentre: bool = False,
     background: float | str | None = None,
     crop: bool = True,
+    scale: tuple[float, float] | None = None,
 ) -> tuple[Array, list[str]]:
     """Kernels of sum 1 (each channel its own), with empty margins cropped, and notes on what was done.
 
     background : a level to subtract first (a camera's offset), or `border`: the median of each kernel's rim.
     recentre : shift each kernel so that its centroid lies on the centre. Otherwise offsets are kept, and reported.
+    scale : pixels of the picture per pixel of the kernels, (y, x): they are brought to the picture's pixels.
     """
     notes: list[str] = []
     kernels = as_bank(name, kernels)
     kernels = _subtract(name, kernels, background, notes)
+    if scale is not None and scale != (1.0, 1.0):
+        check_scale(name, scale)
+        before, kernels = kernels.shape[-2:], resampled(kernels, scale)
+        shown = " x ".join(dict.fromkeys(f"{s:.4g}" for s in scale))
+        notes.append(
+            f"resampled: a pixel of the PSF is {shown} pixels of the picture, "
+            f"kernels of {before[0]}x{before[1]} are now {kernels.shape[-2]}x{kernels.shape[-1]}"
+        )
     sums = kernels.sum((-2, -1))
     if normalise:
         size = np.abs(kernels).sum((-2, -1))

@@ -49,8 +49,9 @@ def as_blur(thing: Any, size: tuple[int, int] | None = None, **settings: Unpack[
         - a path: as `read_blur`.
     size : (int, int), optional
         (H, W) of the picture; needed where the weights do not say it.
-    labels, positions, kind, index, feather, order, normalise, recentre, background, oversampling, tolerance, most
-        See `Options`.
+    **settings
+        `labels`, `positions`, `kind`, `index`, `feather`, `order`, `normalise`, `recentre`, `background`,
+        `oversampling`, `psf_scale`, `picture_scale`, `tolerance`, `most`: see `Options`.
 
     Returns
     -------

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from pnpladmm.operators.blur import Order
+from pnpladmm.pictures.pixel_scale import PixelScale
 from pnpladmm.tensors import InputError
 
 Kind: TypeAlias = Literal["gaussian", "defocus", "motion"]
@@ -34,6 +35,8 @@ class Settings(TypedDict, total=False):
     recentre: bool
     background: float | str | None
     oversampling: float | tuple[float, float] | None
+    psf_scale: float | tuple[float, float] | None
+    picture_scale: PixelScale | None
     tolerance: float
     most: int | None
 
@@ -65,7 +68,13 @@ class Options:
     background : float or "border", optional
         A level to subtract from the kernels first (a camera's offset), or `border`: the median of each kernel's rim.
     oversampling : float or (float, float), optional
-        Samples per detector pixel of the PSFs, or (y, x).
+        Samples per detector pixel of the PSFs, or (y, x), where the pixel's own response is in the PSF already
+        (effective PSFs, as photutils has them): it is taken at the centres of the detector's pixels.
+    psf_scale : float or (float, float), optional
+        Size of a pixel of the PSF in pixels of the picture, or (y, x): 0.25 where the PSF is sampled four times as
+        finely. The light in each pixel of the picture is summed. If not given, the sizes in the headers are compared.
+    picture_scale : PixelScale, optional
+        Size of the picture's pixels, as its header states it.
     tolerance : float
         Relative error that a low rank or a quantisation may cost.
     most : int, optional
@@ -83,6 +92,8 @@ class Options:
     recentre: bool = False
     background: float | str | None = None
     oversampling: float | tuple[float, float] | None = None
+    psf_scale: float | tuple[float, float] | None = None
+    picture_scale: PixelScale | None = None
     tolerance: float = 0.01
     most: int | None = None
 
@@ -114,6 +125,22 @@ class Options:
         if len(pair) != 2 or not all(is_number(f) and f >= 1 for f in pair):
             raise InputError(f"oversampling {short(self.oversampling)}: give a number of 1 or more, or two (y, x)")
         return float(pair[0]), float(pair[1])
+
+    def scales(self) -> tuple[float, float] | None:
+        """Pixels of the picture per pixel of the PSF as (y, x); None if they are equally large."""
+        if self.psf_scale is None:
+            return None
+        pair = self.psf_scale if isinstance(self.psf_scale, tuple | list) else (self.psf_scale,) * 2
+        if len(pair) != 2 or not all(is_number(f) and f > 0 for f in pair):
+            raise InputError(f"psf_scale {short(self.psf_scale)}: give a number above 0, or two (y, x)")
+        if self.oversampling is not None:
+            raise InputError("psf_scale beside oversampling: both say how finely the PSF is sampled, give one of them")
+        return float(pair[0]), float(pair[1])
+
+    def refuse_scale(self, name: str, what: str) -> None:
+        """Refuse `psf_scale` for what lies on the picture's own pixels."""
+        if self.psf_scale is not None:
+            raise InputError(f"{name}: psf_scale: {what} states sizes in pixels of the picture: leave psf_scale out")
 
     def needed_size(self, name: str, what: str) -> Size:
         """The picture's size, for a model that is defined on any field."""

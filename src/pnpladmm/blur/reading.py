@@ -33,8 +33,9 @@ def read_blur(path: str | Path, size: tuple[int, int] | None = None, **settings:
         The file. `bank.mat#3` is kernel 3 of `bank.mat` (`index=3`).
     size : (int, int), optional
         (H, W) of the picture; needed for models that are defined on any field, such as one kernel.
-    labels, positions, kind, index, feather, order, normalise, recentre, background, oversampling, tolerance, most
-        See `Options`.
+    **settings
+        `labels`, `positions`, `kind`, `index`, `feather`, `order`, `normalise`, `recentre`, `background`,
+        `oversampling`, `psf_scale`, `picture_scale`, `tolerance`, `most`: see `Options`.
 
     Returns
     -------

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pnpladmm.files import optional
+from pnpladmm.pictures.selection import without_selection
 from pnpladmm.tensors import InputError
 
 Format: TypeAlias = Literal["png", "tiff", "npy", "npz", "fits", "mat", "hdf", "text"]
@@ -36,6 +37,7 @@ def sniff(path: Path) -> Format:
     InputError
         If there is no file, or an empty one.
     """
+    path = without_selection(path)
     if path.is_dir():
         raise InputError(f"{path}: is a folder: give a file")
     try:

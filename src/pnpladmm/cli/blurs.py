@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnpladmm.cli.options import BlurFile, Labels, Positions
+from pnpladmm.cli.options import BlurFile, Labels, Positions, PsfScale
 from pnpladmm.tensors import InputError
+
+if TYPE_CHECKING:
+    from pnpladmm.pictures.pixel_scale import PixelScale
 
 app = typer.Typer()
 
@@ -23,11 +26,13 @@ def inspect(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw it into this PNG.")] = None,
     labels: Labels = None,
     positions: Positions = None,
+    psf_scale: PsfScale = None,
 ) -> None:
     """Say what a blur file holds, and draw it."""
     from pnpladmm.blur import describe, draw_blur, read_blur
 
-    found = read_blur(blur, _size(size, picture), labels=labels, positions=positions)
+    pixels, scale = _size_and_scale(size, picture)
+    found = read_blur(blur, pixels, labels=labels, positions=positions, psf_scale=psf_scale, picture_scale=scale)
     typer.echo(describe(found))
     if out is not None:
         draw_blur(found, out)
@@ -49,6 +54,7 @@ def simulate(
     ] = "unknown",
     labels: Labels = None,
     positions: Positions = None,
+    psf_scale: PsfScale = None,
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
 ) -> None:
     """Blur a sharp picture and add noise; save both picture and blur."""
@@ -71,6 +77,7 @@ def simulate(
         seed,
         labels,
         positions,
+        psf_scale,
     )
     written = write_picture(out, done.picture)
     write_blur(f"{out}.blur.npz", done.blur)
@@ -79,15 +86,15 @@ def simulate(
     typer.echo(f"written: {out}, {out}.blur.npz")
 
 
-def _size(text: str | None, picture: Path | None) -> tuple[int, int] | None:
+def _size_and_scale(text: str | None, picture: Path | None) -> tuple[tuple[int, int] | None, PixelScale | None]:
     if picture is not None:
         from pnpladmm.pictures import read_picture
 
-        pixels = read_picture(picture).pixels
-        return pixels.shape[-2], pixels.shape[-1]
+        found = read_picture(picture)
+        return (found.pixels.shape[-2], found.pixels.shape[-1]), found.metadata.pixel_scale
     if text is None:
-        return None
+        return None, None
     height, _, width = text.lower().partition("x")
     if not (height.isdigit() and width.isdigit()):
         raise InputError(f"--size {text}: give HxW in pixels, such as 480x640")
-    return int(height), int(width)
+    return (int(height), int(width)), None

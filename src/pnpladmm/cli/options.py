@@ -15,6 +15,9 @@ _DENOISERS = f"{', '.join(DENOISERS)}, or a file of weights"
 BlurFile: TypeAlias = Annotated[Path, typer.Option("--blur", "-b", help="Blur file.")]
 Labels: TypeAlias = Annotated[Path | None, typer.Option(help="Map of which kernel of a stack acts where.")]
 Positions: TypeAlias = Annotated[Path | None, typer.Option(help="CSV of x, y: where each PSF of a stack was measured.")]
+PsfScale: TypeAlias = Annotated[
+    float | None, typer.Option(help="Size of a PSF pixel in picture pixels (0.25: sampled 4 times as finely).")
+]
 Denoiser: TypeAlias = Annotated[str, typer.Option(help=f"Denoiser: {_DENOISERS}.")]
 Method: TypeAlias = Annotated[str, typer.Option(help=f"Method: {', '.join(METHODS)}.")]
 Boundary: TypeAlias = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from pnpladmm.cli.options import Boundary, Certify, Denoiser, Device, Iterations, Labels, Method, Positions
+from pnpladmm.cli.options import Boundary, Certify, Denoiser, Device, Iterations, Labels, Method, Positions, PsfScale
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def restore(
     linear: Annotated[bool, typer.Option("--linear", help="Restore in linear light, where blur acts.")] = False,
     labels: Labels = None,
     positions: Positions = None,
+    psf_scale: PsfScale = None,
     device: Device = None,
     report: Annotated[bool, typer.Option("--report", help="Write OUT.report/report.html.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="After Ctrl-C, write the best picture so far.")] = False,

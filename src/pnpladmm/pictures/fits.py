@@ -29,6 +29,7 @@ from pnpladmm.files import optional
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.checks import check_size, read_bytes
 from pnpladmm.pictures.metadata import Metadata
+from pnpladmm.pictures.pixel_scale import on_the_sky
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.tensors import InputError
 
@@ -100,7 +101,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         frame.values(stored).reshape(stack),
         blank=None if blank is None else blank.reshape(stack),
         colour="rgb" if is_colour else "grey",
-        metadata=Metadata(transfer="light", native=frame),
+        metadata=Metadata(transfer="light", pixel_scale=on_the_sky(header), native=frame),
         notes=("its tile compression is undone: it is written as a plain image HDU",) if compressed else (),
     )
 

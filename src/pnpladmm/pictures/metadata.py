@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from pnpladmm.pictures.pixel_scale import PixelScale
+
 METRES = {"metre": Fraction(1), "cm": Fraction(1, 100), "inch": Fraction(254, 10000)}
 
 
@@ -39,6 +41,7 @@ class Metadata:
     of a curve that we do not undo.
     `jpeg_table` says how coarsely a JPEG file is quantised: the steps for brightness, eight rows for the vertical
     frequencies of the picture as it is shown, in grey levels of 255. It is empty for other files.
+    `pixel_scale` is the size of a pixel on the sky or in the specimen, where the file states it.
     """
 
     icc: bytes | None = field(default=None, repr=False)
@@ -47,6 +50,7 @@ class Metadata:
     resolution: Resolution | None = None
     transfer: str | float = "srgb"
     jpeg_table: tuple[tuple[int, ...], ...] = ()
+    pixel_scale: PixelScale | None = None
     native: object | None = field(default=None, repr=False)
     native_for: tuple[object, ...] = field(default=(), repr=False)
 

@@ -19,6 +19,7 @@ from pnpladmm.pictures import exif, tiff_write
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.checks import check_size
 from pnpladmm.pictures.metadata import Metadata, Resolution
+from pnpladmm.pictures.pixel_scale import PixelScale
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.pictures.samples import DTYPES
 from pnpladmm.pictures.tiff_layout import (
@@ -95,6 +96,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         exif=block,
         xmp=content(first, XMP) or None,
         resolution=_physical(first, layout.resolution),
+        pixel_scale=_pixel_scale(first, layout.resolution),
         native=layout,
     )
     kinds = {(RGB, 3): "rgb", (CMYK, 4): "cmyk"}
@@ -255,6 +257,28 @@ def _physical(tags: Tags, resolution: Resolution | None) -> Resolution | None:
         factor = Fraction(10**9, NANOMETRES[unit.group(1)])
         return Resolution(resolution.x * factor, resolution.y * factor, "metre")
     return resolution
+
+
+def _pixel_scale(tags: Tags, resolution: Resolution | None) -> PixelScale | None:
+    """The size of a pixel in the specimen: what OME or ImageJ state. Dots per inch are for printing."""
+    found = _physical(tags, resolution)
+    if found is None or found is resolution or found.unit != "metre":
+        return None
+    return PixelScale(float(1 / found.y), float(1 / found.x), "metre")
+
+
+def pixel_size_of(path: Path) -> PixelScale | None:
+    """The size of a pixel in the specimen that a TIFF file states; None for other files and where it says nothing."""
+    from tifffile import TiffFile
+
+    try:
+        with TiffFile(path) as tif:
+            page = tif.pages.first
+            tag = page.tags.get(DESCRIPTION)
+            tags = {} if tag is None else {DESCRIPTION: (DESCRIPTION, int(tag.dtype), tag.count, tag.astuple()[3])}
+            return _pixel_scale(tags, _resolution(page))
+    except Exception:  # whoever reads the file says what is wrong with it
+        return None
 
 
 FORMAT = Format(

@@ -95,16 +95,22 @@ def in_own_units(given: Given, dead: Tensor | None, own_units: bool) -> Given:
 
 
 def blur_for(
-    blur: BlurLike | None, size: tuple[int, int], labels: Any = None, positions: Any = None
+    blur: BlurLike | None, picture: Picture, labels: Any = None, positions: Any = None, psf_scale: float | None = None
 ) -> Blur | LinearOperator:
-    """The blur from whatever was given, for a picture of `size` (H, W); operators and physics stay as they are."""
+    """The blur of a picture from whatever was given; operators and physics stay as they are."""
     if blur is None:
         raise InputError("blur is missing: give an array of the PSF, a Blur, an operator or a blur file")
     if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
-        if labels is not None or positions is not None:
-            raise InputError("labels or positions with an operator: an operator knows where it acts, leave them out")
+        if not (labels is None and positions is None and psf_scale is None):
+            raise InputError(
+                "labels, positions or psf_scale with an operator: an operator knows where it acts, leave them out"
+            )
         return blur  # type: ignore[return-value]  # Problem wraps deepinv's physics
-    return as_blur(blur, size, labels=labels, positions=positions)
+    size = picture.pixels.shape[-2], picture.pixels.shape[-1]
+    if isinstance(blur, Blur):
+        return as_blur(blur, size, labels=labels, positions=positions, psf_scale=psf_scale)
+    scale = picture.metadata.pixel_scale
+    return as_blur(blur, size, labels=labels, positions=positions, psf_scale=psf_scale, picture_scale=scale)
 
 
 def operator_of(blur: Blur | LinearOperator, boundary: Boundary) -> LinearOperator:

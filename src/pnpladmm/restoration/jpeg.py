@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.fft import dctn
-from scipy.stats import norm
 from torch import Tensor
 
 from pnpladmm.pictures import Picture
@@ -152,6 +150,8 @@ def hidden_noise(levels: Array, compression: Compression) -> float:
     A coefficient that holds only noise is rounded to 0 with the probability `P(|n| < q / 2)`. The flatter half of
     the blocks, and high frequencies, hold little else in a blurred picture: what is rounded to 0 there tells the noise.
     """
+    from scipy.special import ndtri  # slow to import
+
     coefficients = _coefficients(_middle(levels), compression.top, compression.left)
     if len(coefficients) < 2 * FEWEST:
         return 0.0
@@ -161,13 +161,15 @@ def hidden_noise(levels: Array, compression: Compression) -> float:
     told = (FREQUENCY > 2) & (zeros < 1 - 1.5 / len(flat)) & (zeros > 0.02)
     if told.sum() < 3:
         return 0.0
-    noise = compression.table[told] / 2 / norm.ppf((1 + zeros[told]) / 2)
+    noise = compression.table[told] / 2 / ndtri((1 + zeros[told]) / 2)
     # Frequencies with structure left show more than the noise.
     return float(np.quantile(noise, 0.25))
 
 
 def _coefficients(levels: Array, top: int, left: int) -> Array:
     """Cosine transforms of the blocks of the grid that begins at (top, left): (N, 8, 8)."""
+    from scipy.fft import dctn  # slow to import
+
     high, wide = ((n - start) // 8 for n, start in zip(levels.shape, (top, left), strict=True))
     blocks = levels[top : top + 8 * high, left : left + 8 * wide].reshape(high, 8, wide, 8).swapaxes(1, 2)
     found: Array = dctn(blocks.reshape(-1, 8, 8), axes=(1, 2), norm="ortho")

@@ -20,6 +20,7 @@ from pnpladmm.restoration.noise_model import joined_noise
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
+from pnpladmm.restoration.sources import too_wide
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
@@ -66,6 +67,7 @@ def run(
     noise = torch.cat([d.prepared.noise for d in done])
     checks = tuple(check for d in done for check in d.checks)
     failed = [status.sentence for d in done for status in d.result.statuses if status.failed]
+    wide = too_wide(given.picture, blur)
     known = blur.notes if isinstance(blur, Blur) else ()
     notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
     image = torch.cat([image, left])
@@ -74,7 +76,11 @@ def run(
         noise=torch.cat([noise, noise.new_full((len(left),), torch.nan)]),
         noise_model=joined_noise([d.prepared.model for d in done], len(left)),
         checks=checks,
-        warnings=tuple(dict.fromkeys((*failed, *(problem for check in checks for problem in check.problems)))),
+        warnings=tuple(
+            dict.fromkeys(
+                (*failed, *([wide] if wide else []), *(problem for check in checks for problem in check.problems))
+            )
+        ),
         notes=tuple(dict.fromkeys(notes)),
         problem=done[0].prepared.problem,
         picture=_with_image(working, image),

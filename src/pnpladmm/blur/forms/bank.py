@@ -25,7 +25,9 @@ def kernel_bank(name: str, kernels: Array, options: Options) -> Blur:
     else:
         where = f"{name}: labels"
         labels = check_numbers(where, options.labels)
-    bank, notes = condition(name, kernels, options.normalise, options.recentre, options.background)
+    bank, notes = condition(
+        name, kernels, options.normalise, options.recentre, options.background, scale=options.scales()
+    )
     regions = label_map(where, labels, len(bank), notes)
     options.matching_size(where, "labels", (regions.shape[0], regions.shape[1]))
     feather = feather_width(options)

@@ -30,7 +30,9 @@ def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source:
         raise InputError(f"{name}: {len(positions)} places do not form a rectangular grid")
     factors = options.factors()
     if factors is None:
-        bank, notes = condition(name, psfs, options.normalise, options.recentre, options.background)
+        bank, notes = condition(
+            name, psfs, options.normalise, options.recentre, options.background, scale=options.scales()
+        )
     else:
         bank, notes = _sampled_bank(name, psfs, factors, options)
     x, y = np.unique(positions[:, 0]), np.unique(positions[:, 1])

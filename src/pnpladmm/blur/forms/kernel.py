@@ -22,13 +22,15 @@ def single_kernel(name: str, array: Array, options: Options) -> Blur:
     kernel = channels_first(name, array, notes)
     kh, kw = kernel.shape[-2:]
     factors = options.factors()
-    if factors is None and (kh >= size[0] and kw >= size[1]) and kh * kw > 1:
+    if factors is None and options.scales() is None and (kh >= size[0] and kw >= size[1]) and kh * kw > 1:
         raise InputError(
             f"{name}: is {kh}x{kw}, as large as the picture: a kernel is smaller; "
             "for a map say what it holds (kind: gaussian, defocus or motion)"
         )
     kernel = at_pixel_centres(kernel[None], factors, notes)
-    bank, done = condition(name, kernel, options.normalise, options.recentre, options.background)
+    bank, done = condition(
+        name, kernel, options.normalise, options.recentre, options.background, scale=options.scales()
+    )
     return Blur(
         torch.from_numpy(bank),
         torch.ones(1, *size),

@@ -40,6 +40,7 @@ SAMPLES = 40
 
 def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
     """(H, W) of standard deviations (`gaussian`) or radii (`defocus`), in pixels; 0 is sharp."""
+    options.refuse_scale(name, "a map of widths")
     values = values[..., 0] if values.ndim == 3 and values.shape[-1] == 1 else values
     if values.ndim != 2:
         raise InputError(f"{name}: a map of widths has shape {values.shape}: give (H, W)")
@@ -59,6 +60,7 @@ def motion_map(name: str, dx: Array, dy: Array, options: Options) -> Blur:
     """(H, W) each: the path of the motion at each pixel in pixels, x to the right, y down; its sign does not matter."""
     if dx.shape != dy.shape or dx.ndim != 2:
         raise InputError(f"{name}: motion has dx of shape {dx.shape} and dy of {dy.shape}: give two (H, W)")
+    options.refuse_scale(name, "a map of motion")
     length = np.hypot(dx, dy)
     _check(name, length, float(length.min()), float(length.max()))
     options.matching_size(name, "motion vectors", (dx.shape[0], dx.shape[1]))

@@ -52,6 +52,8 @@ def region_options(options: Options) -> Options:
         recentre=options.recentre,
         background=options.background,
         oversampling=options.oversampling,
+        psf_scale=options.psf_scale,
+        picture_scale=options.picture_scale,
     )
 
 

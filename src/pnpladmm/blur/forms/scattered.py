@@ -35,7 +35,7 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
         raise InputError(f"{name}: two PSFs have the same place: average them")
     notes: list[str] = []
     stack = at_pixel_centres(stack[:, None] if stack.ndim == 3 else stack, options.factors(), notes)
-    bank, done = condition(name, stack, options.normalise, options.recentre, options.background)
+    bank, done = condition(name, stack, options.normalise, options.recentre, options.background, scale=options.scales())
     notes += done
     mean = bank.mean(0)
     allowed = max(options.tolerance, 1e-9) * float(np.linalg.norm(bank))

@@ -32,6 +32,7 @@ NAMES = (("kernels", "weights"), ("basis", "kmap"), ("filters", "multipliers"))
 
 def weighted_kernels(name: str, arrays: Mapping[str, Any], options: Options) -> Blur:
     """The blur in an NPZ or MAT file with one of the pairs of `NAMES`."""
+    options.refuse_scale(name, "kernels with weights")
     pair = next(p for p in NAMES if p[0] in arrays and p[1] in arrays)
     kernels, weights = (_numbers(f"{name}: {key}", arrays[key]) for key in pair)
     exact = to_array(name, arrays[pair[1]]).dtype == np.float64 and "order" in arrays

@@ -46,7 +46,7 @@ from pnpladmm.tensors import InputError
 
 SETTINGS = (
     *("labels", "positions", "kind", "index", "feather", "order", "normalise"),
-    *("recentre", "background", "oversampling", "tolerance", "most"),
+    *("recentre", "background", "oversampling", "psf_scale", "tolerance", "most"),
 )
 FORMS = ("blur", "kernels", "map")
 LARGEST = 1 << 16

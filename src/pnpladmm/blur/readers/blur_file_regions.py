@@ -12,6 +12,7 @@ from pnpladmm.blur.forms.regions import polygon_mask, region_kernel, region_opti
 from pnpladmm.blur.options import Options, Size
 from pnpladmm.blur.registry import read_file
 from pnpladmm.blur.synthesis import defocus, gaussian, motion
+from pnpladmm.pictures.selection import without_selection
 from pnpladmm.tensors import InputError
 
 SUFFIXES = (".yaml", ".yml")
@@ -112,7 +113,7 @@ def file_beside(path: Path, key: str, value: Any) -> Path:
     if not isinstance(value, str) or not value:
         raise InputError(f"{path}: {key}: give a file name")
     file = path.parent / value
-    if not file.is_file():
+    if not without_selection(file).is_file():
         raise InputError(f"{path}: {key}: {value}: no such file; paths are relative to the blur file")
     return file
 

@@ -49,6 +49,7 @@ class PsfexReader:
 def read_psfex(path: Path, options: Options) -> Blur:
     """The blur of one chip (`index`) of a PSFEx file on a picture of the given size."""
     size = options.needed_size(str(path), "a PSFEx model")
+    options.refuse_scale(str(path), "a PSFEx model (its PSF_SAMP)")
     fits = optional("astropy.io.fits")
     with reading(path), fits.open(path, memmap=False) as hdus:
         tables = [hdu for hdu in hdus if is_psfex(hdu)]
@@ -63,6 +64,8 @@ def read_psfex(path: Path, options: Options) -> Blur:
     planes = _shaped(str(path), header, planes)
     degree, zero, scale = _polynomial(str(path), header, len(planes))
     step = float(header.get("PSF_SAMP", 1.0))
+    if step == 0 and not planes.any():
+        raise InputError(f"{path}: the model is empty: PSFEx accepted {header.get('ACCEPTED', 'no')} stars")
     if not 0.05 <= step <= 20:
         raise InputError(f"{path}: PSF_SAMP is {step:g}: a sample is a fraction of a pixel to a few pixels")
     notes = [f"polynomial of degree {degree} in the place, PSF_SAMP {step:.4g}: resampled to pixels (Lanczos-3)"]

@@ -10,6 +10,7 @@ from pnpladmm.blur.forms.array import from_array
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
 from pnpladmm.blur.readers.companions import with_companions
+from pnpladmm.blur.readers.scales import with_scale
 from pnpladmm.blur.registry import ANY_ARRAY, READERS
 from pnpladmm.blur.sniffing import has_format
 
@@ -28,4 +29,5 @@ class ArrayReader:
         """The blur, with the label map or table beside the file."""
         array = read_array(path)
         options, notes = with_companions(path, array, options)
-        return from_array(str(path), array, options).noted(*notes)
+        options, scaled = with_scale(path, options)
+        return from_array(str(path), array, options).noted(*notes, *scaled)

@@ -1,0 +1,89 @@
+"""Is the PSF much wider than the sharpest sources in the picture? Then its pixels are not the picture's."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from pnpladmm.blur import Blur
+from pnpladmm.blur.describe import fwhm
+from pnpladmm.pictures import Picture
+from pnpladmm.pictures.arrays import Array
+from pnpladmm.restoration.noise import estimate_noise
+from pnpladmm.tensors import InputError
+
+BRIGHT = 25.0
+"""Times the noise: fainter peaks say nothing about their width."""
+FEWEST, MOST, CANDIDATES = 8, 40, 1000
+"""Sources that are needed, those that are measured, and the peaks that are looked at, the brightest first."""
+TOO_WIDE = 1.7
+"""A PSF is refused as too wide from here on; measured on blurred photographs and star fields in the tests."""
+ISOLATED = 0.3
+"""Around a source the light has fallen below this share of its peak."""
+HOT = 0.1
+"""The neighbours of a hot pixel are below this share of it."""
+SHARPEST = 0.25
+"""The quantile of the widths that stands for the sharpest sources: others may be double, or galaxies."""
+LARGEST_PART = 2048
+
+
+def too_wide(picture: Picture, blur: object) -> str | None:
+    """A warning with both widths where no source of the first page is nearly as wide as the PSF; else None."""
+    if not isinstance(blur, Blur):
+        return None
+    height, width = blur.size
+    psf = fwhm(blur.psf_at(height // 2, width // 2).mean(0).numpy())
+    reach = int(np.ceil(psf))
+    if psf < 3 or min(height, width) < 6 * reach:
+        return None
+    sharpest = sharpest_sources(picture.pixels[0], reach, None if picture.valid is None else picture.valid[0])
+    if sharpest is None or psf < TOO_WIDE * sharpest:
+        return None
+    return (
+        f"the PSF is {psf:.1f} pixels wide (FWHM), the sharpest sources in the picture {sharpest:.1f}: "
+        f"is it sampled more finely than the picture? Then psf_scale {sharpest / psf:.2f} or so fits"
+    )
+
+
+def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) -> float | None:
+    """FWHM in pixels of the sharpest isolated sources of a page (C, H, W); None where there are too few.
+
+    `reach` is the distance from a source in pixels at which its light has to be gone.
+    """
+    from scipy.ndimage import maximum_filter
+
+    page = pixels[:, :LARGEST_PART, :LARGEST_PART].double().mean(0).cpu()
+    levels = page.numpy()
+    try:
+        noise = float(estimate_noise(page[None, None]))
+    except InputError:
+        return None
+    peaks = levels == maximum_filter(levels, 2 * reach + 1)
+    peaks &= levels > np.median(levels) + BRIGHT * noise
+    if valid is not None:
+        peaks &= valid[:, :LARGEST_PART, :LARGEST_PART].all(0).numpy()
+    rows, columns = np.nonzero(peaks)
+    order = np.argsort(levels[rows, columns])[::-1][:CANDIDATES]
+    widths: list[float] = []
+    for row, column in zip(rows[order], columns[order], strict=True):
+        found = _width(levels, int(row), int(column), reach, noise)
+        if found is not None:
+            widths.append(found)
+        if len(widths) == MOST:
+            break
+    return float(np.quantile(widths, SHARPEST)) if len(widths) >= FEWEST else None
+
+
+def _width(levels: Array, row: int, column: int, reach: int, noise: float) -> float | None:
+    """FWHM of the source at this peak; None where it is no isolated source, or only a hot pixel."""
+    if not (reach <= row < levels.shape[0] - reach and reach <= column < levels.shape[1] - reach):
+        return None
+    part = levels[row - reach : row + reach + 1, column - reach : column + reach + 1]
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
+    rim = part[np.hypot(y, x) >= reach - 0.5]
+    part = part - np.median(rim)
+    peak = part[reach, reach]
+    around = [part[reach - 1, reach], part[reach + 1, reach], part[reach, reach - 1], part[reach, reach + 1]]
+    if peak < BRIGHT * noise or np.mean(around) < HOT * peak or np.max(rim) - np.median(rim) > ISOLATED * peak:
+        return None
+    return fwhm(np.where(np.hypot(y, x) <= reach, part, 0))
