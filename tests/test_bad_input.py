@@ -160,7 +160,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "denoiser that changes the shape": (
         lambda: pl.solve(problem(), pl.LADMM(lambda x, s: x[..., 1:], 0.1, 1.0, 2.0)),
-        "the denoiser returned shape",
+        "denoiser <lambda> returned shape",
     ),
 }
 

@@ -297,7 +297,7 @@ def test_each_call_takes_its_own_number_of_steps() -> None:
     assert isinstance(blur, pl.SpatiallyVaryingBlur)
     operator = Counted(blur.kernels.squeeze(), blur.weights.squeeze(), blur.boundary)
     method = pl.Annealed(smooth, 0.01, calls=3, cg_iterations=torch.tensor([[5, 2, 3]]), cg_tolerance=0.0)
-    counted.append(-2)  # for the gradient at the start, and the preconditioner
+    counted.append(-3)  # for the gradient at the start, its size, and the preconditioner
     pl.solve(pl.Problem(problem.observed, operator, problem.data_term), method, iterations=5, tolerance=0, record=False)
     assert counted[:5] == [5, 2, 3, 3, 3]  # beyond the schedule as at its end
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from pnpladmm.tensors import PerPicture
+from pnpladmm.tensors import InputError, PerPicture, type_words, version_of
 
 OwnSettings: TypeAlias = dict[str, dict[float, dict[str, float]]]
 """Method -> noise level (of 255) -> parameters, as in solvers/settings.json."""
@@ -127,3 +127,36 @@ def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture
     of_one_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
     of_one_run = getattr(denoiser, "curvature_meter", None)
     return denoiser.curvature if of_one_run is None else of_one_run()
+
+
+def call_denoiser(denoiser: Callable[..., Any], v: Tensor, sigma: PerPicture, name: str = "") -> Tensor:
+    """What a denoiser makes of pictures, in their dtype; an error that names what it does wrong.
+
+    A float16 or float64 result is converted. Everything else that is no picture of the shape of `v` is refused, and so
+    is a denoiser that writes into `v`: the method still needs it.
+    """
+    before = version_of(v)
+    x = denoiser(v, sigma)
+    name = name or name_of(denoiser)
+    if version_of(v) != before:
+        raise InputError(f"denoiser {name} changed its input: it must return a new tensor (x - n, not x -= n)")
+    return checked_output(name, x, v)
+
+
+def checked_output(name: str, restored: object, v: Tensor) -> Tensor:
+    """The result of a denoiser, if it is a picture of the shape of `v`, where `v` lies; in the dtype of `v`."""
+    if not isinstance(restored, Tensor):
+        raise InputError(f"denoiser {name} returned {type_words(restored)}: it must return a tensor")
+    if restored.shape != v.shape:
+        raise InputError(
+            f"denoiser {name} returned shape {tuple(restored.shape)} for pictures of shape {tuple(v.shape)}: "
+            "they must match"
+        )
+    if not restored.is_floating_point() or restored.layout is not torch.strided:
+        kind = restored.dtype if restored.layout is torch.strided else restored.layout
+        raise InputError(f"denoiser {name} returned a tensor of {kind}: it must return {v.dtype}, as it was given")
+    if restored.device != v.device:
+        raise InputError(
+            f"denoiser {name} returned a tensor on {restored.device} for pictures on {v.device}: bring it back with .to"
+        )
+    return restored.to(v.dtype)

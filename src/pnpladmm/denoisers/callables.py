@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pnpladmm.denoisers.base import Denoiser, Promise
+from pnpladmm.denoisers.base import Denoiser, Promise, call_denoiser, checked_output
 from pnpladmm.denoisers.network import NetworkDenoiser
 from pnpladmm.tensors import InputError, PerPicture, type_words
 
@@ -27,8 +27,7 @@ class CallableDenoiser:
     def __call__(self, x: Tensor, sigma: PerPicture, /) -> Tensor:
         """Call it without gradients, and refuse a result that is not a picture of x's shape."""
         with torch.no_grad():
-            restored = self._function(x, sigma)
-        return _checked_output(self.name, restored, x)
+            return call_denoiser(self._function, x, sigma, self.name)
 
     def __repr__(self) -> str:
         """Name and promise."""
@@ -49,7 +48,7 @@ class ModuleDenoiser(CallableDenoiser):
             restored = module(x.to(home.device, home.dtype), moved_sigma)
         if isinstance(restored, Tensor):
             restored = restored.to(x.device, x.dtype)
-        return _checked_output(self.name, restored, x)
+        return checked_output(self.name, restored, x)
 
 
 def as_denoiser(function: Callable[[Tensor, Any], Tensor], promise: Promise = Promise.NONE) -> Denoiser:
@@ -89,14 +88,3 @@ def as_denoiser(function: Callable[[Tensor, Any], Tensor], promise: Promise = Pr
     if isinstance(function, (NetworkDenoiser, CallableDenoiser)) and function.promise is promise:
         return function
     return CallableDenoiser(function, promise)
-
-
-def _checked_output(name: str, restored: object, x: Tensor) -> Tensor:
-    """The result of a denoiser, if it is a picture of the shape of x."""
-    if not isinstance(restored, Tensor):
-        raise InputError(f"denoiser {name} returned {type_words(restored)}: it must return a tensor")
-    if restored.shape != x.shape:
-        raise InputError(
-            f"denoiser {name} returned shape {tuple(restored.shape)} for pictures of shape {tuple(x.shape)}"
-        )
-    return restored

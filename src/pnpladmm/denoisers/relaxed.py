@@ -23,6 +23,7 @@ from pnpladmm.denoisers.base import (
     Denoiser,
     EvaluablePrior,
     MeasuredCurvature,
+    call_denoiser,
     curvature_meter,
     name_of,
     precision_of,
@@ -47,9 +48,7 @@ class Relaxed:
 
     def __call__(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
         """`gamma D(v) + (1 - gamma) v`."""
-        denoised = self.denoiser(v, sigma).to(v)
-        if denoised.shape != v.shape:
-            raise InputError(f"the denoiser returned shape {tuple(denoised.shape)} for {tuple(v.shape)}: must match")
+        denoised = call_denoiser(self.denoiser, v, sigma)
         x = torch.lerp(v, denoised, per_picture(self.gamma, v))
         self._made = (weakref.ref(x), version_of(x), denoised)
         return x

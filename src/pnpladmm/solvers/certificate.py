@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise
+from pnpladmm.solvers.contradictions import Seen, column, rise
 from pnpladmm.tensors import PerPicture
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class Theorem:
     convex: tuple[Condition, ...] | None = None
     general_statement: str = ""
     convex_statement: str = ""
+    falls: str = ""
+    """The column of the history that never rises, as the general statement says."""
     missing: str = ""
     """Why nothing is proved, for methods without a theorem."""
 
@@ -160,15 +162,22 @@ class Certificate:
 
 
 def certify(
-    problem: Problem, method: Method[Any], history: History, failed: Sequence[bool] | None = None
+    problem: Problem, method: Method[Any], history: History, seen: Seen | None = None
 ) -> tuple[Certificate, ...]:
-    """A certificate for each picture of the batch. Pictures that `failed` (diverged) get none based on measurements."""
+    """A certificate for each picture of the batch. It is withdrawn where the run contradicts it (`seen`, `history`)."""
     theorem = method.theorem(problem)
     if math.isinf(problem.data_term.lowest):
         theorem = Theorem(missing="the data term does not say that it is bounded below, so E might fall for ever")
     advice = problem.data_term.advice(problem.observed)
-    failed = failed or [False] * problem.pictures
-    return tuple(_certify(theorem, method.promise, history, i, advice, failed[i]) for i in range(problem.pictures))
+    seen = seen or Seen()
+    claims = [_claim(theorem, method.promise, history, i, advice, seen) for i in range(problem.pictures)]
+    if all(claim.level is Level.OUTSIDE for claim in claims) or not len(history):
+        return tuple(claims)
+    broken = seen.of_promise(method)
+    return tuple(
+        _withdrawn(claim, (broken[i],)) if broken and broken[i] and claim.level is not Level.OUTSIDE else claim
+        for i, claim in enumerate(claims)
+    )
 
 
 def weakest(certificates: Sequence[Certificate]) -> Certificate:
@@ -176,30 +185,51 @@ def weakest(certificates: Sequence[Certificate]) -> Certificate:
     return max(certificates, key=lambda c: c.level.rank)
 
 
-def _certify(
-    theorem: Theorem, promise: Promise, history: History, picture: int, advice: str, failed: bool
-) -> Certificate:
-    general = _check(theorem.general, picture)
-    convex = _check(theorem.convex, picture)
+def _claim(theorem: Theorem, promise: Promise, history: History, picture: int, advice: str, seen: Seen) -> Certificate:
+    """What can be claimed of a run, but for what contradicts it."""
+    general, convex = _check(theorem.general, picture), _check(theorem.convex, picture)
+    failures = seen.of_run(picture)
+    descent = (*failures, *seen.of_start(picture))
     if general is not None and all(c.holds for c in general):
-        if promise in (Promise.PROX, Promise.CONVEX):
-            return Certificate(Level.PROVED, theorem.general_statement, general, advice=advice)
-        if promise is Promise.GRADIENT_STEP:
-            failures = _gradient_step_failures(history, picture)
-            if failed:
-                failures = ("the run diverged", *failures)
-            if failures:
-                statement = "the constants hold, but the denoiser was not shown to be a proximal operator"
-                return Certificate(Level.OUTSIDE, statement, general, failures, advice)
-            statement = f"measured in this run: the denoiser's Hessian stayed below 1; then {theorem.general_statement}"
-            return Certificate(Level.CHECKED, statement, general, advice=advice)
-        if promise is Promise.MMSE:
-            condition = "as far as the denoiser, trained for squared error, is an MMSE estimator"
-            statement = f"{condition}: {theorem.general_statement}"
-            return Certificate(Level.ASSUMED, statement, general, advice=advice)
+        # For a convex prior the weaker theorem may stand where the stronger one is contradicted.
+        claim = _general_claim(theorem, promise, general, advice, history, picture)
+        descent = (*descent, *rise(history, theorem.falls, picture, promise))
+        if claim is not None and (not descent or promise is not Promise.CONVEX):
+            return _withdrawn(claim, descent)
     if promise is Promise.CONVEX and convex is not None and all(c.holds for c in convex):
-        return Certificate(Level.CONVEX, theorem.convex_statement, convex, advice=advice)
+        return _withdrawn(Certificate(Level.CONVEX, theorem.convex_statement, convex, advice=advice), failures)
     return _outside(theorem, promise, general, convex, advice)
+
+
+def _general_claim(
+    theorem: Theorem,
+    promise: Promise,
+    conditions: tuple[CheckedCondition, ...],
+    advice: str,
+    history: History,
+    picture: int,
+) -> Certificate | None:
+    """What the theorem for any proximal operator says of a denoiser with this promise; None if nothing."""
+    if promise in (Promise.PROX, Promise.CONVEX):
+        return Certificate(Level.PROVED, theorem.general_statement, conditions, advice=advice)
+    if promise is Promise.MMSE:
+        condition = "as far as the denoiser, trained for squared error, is an MMSE estimator"
+        return Certificate(Level.ASSUMED, f"{condition}: {theorem.general_statement}", conditions, advice=advice)
+    if promise is not Promise.GRADIENT_STEP:
+        return None
+    statement = f"measured in this run: the denoiser's Hessian stayed below 1; then {theorem.general_statement}"
+    claim = Certificate(Level.CHECKED, statement, conditions, advice=advice)
+    return _withdrawn(claim, _unmeasured(history, picture))
+
+
+def _withdrawn(claim: Certificate, failures: tuple[str, ...]) -> Certificate:
+    """The claim as it is, or no claim where something contradicts it."""
+    if not failures:
+        return claim
+    statement = "the constants hold, but the denoiser was not shown to be a proximal operator"
+    if not any("denoiser" in f or "eigenvalue" in f or "Lagrangian" in f for f in (*failures, *claim.failures)):
+        statement = "the constants hold, but the run contradicts the theorem"
+    return replace(claim, level=Level.OUTSIDE, statement=statement, failures=(*claim.failures, *failures))
 
 
 def _outside(
@@ -224,28 +254,18 @@ def _outside(
     return Certificate(Level.OUTSIDE, statement, needed or (), tuple(failures), advice)
 
 
-def _gradient_step_failures(history: History, picture: int) -> tuple[str, ...]:
+def _unmeasured(history: History, picture: int) -> tuple[str, ...]:
+    """What a gradient step must show in its run, and did not."""
     failures = []
-    measured = _column(history.curvature, picture)
+    measured = column(history.curvature, picture)
     if measured is None or not len(measured):
         failures.append("the largest eigenvalue of the Hessian was not measured in this run")
     elif float(measured.max()) >= 1:
         failures.append(f"the largest eigenvalue of the Hessian reached {float(measured.max()):.4g}, not below 1")
-    lagrangian = _column(history.lagrangian, picture)
+    lagrangian = column(history.lagrangian, picture)
     if lagrangian is None or not len(lagrangian):
         failures.append("the Lagrangian was not evaluated in this run")
-    else:
-        rise = lagrangian.diff() - history.rounding * lagrangian[1:].abs()
-        if len(rise) and float(rise.max()) > 0:
-            failures.append(f"the Lagrangian rose by {float(lagrangian.diff()[rise.argmax()]):.3g} in one iteration")
     return tuple(failures)
-
-
-def _column(column: Tensor | None, picture: int) -> Tensor | None:
-    if column is None:
-        return None
-    values = column[:, picture]
-    return values[torch.isfinite(values)]
 
 
 def _check(conditions: tuple[Condition, ...] | None, picture: int) -> tuple[CheckedCondition, ...] | None:

@@ -89,6 +89,7 @@ class ISTA(PlugAndPlay[ISTAState]):
             convex=(Condition("L_x", self.L_x, "L_h ||H||^2 / 2", smoothness / 2),),
             general_statement="E falls at every iteration, changes go to 0, every limit point is critical",
             convex_statement="proximal gradient descent on a convex E: it converges to a minimiser",
+            falls="objective",
         )
 
 

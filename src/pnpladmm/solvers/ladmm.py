@@ -16,6 +16,9 @@ from pnpladmm.solvers.registry import METHODS
 from pnpladmm.solvers.state import PlugAndPlayState, Start, start_picture
 from pnpladmm.tensors import InputError, PerPicture, dot, per_picture, squared_norm
 
+DUAL_MISMATCH = 1e-3
+"""How far `beta u` of a given start may be from `grad h(z)`, relative to it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LADMMState(PlugAndPlayState):
@@ -137,16 +140,16 @@ class LADMM(PlugAndPlay[LADMMState]):
         coupling = beta * (dot(state.u, residual) + squared_norm(residual) / 2)
         return problem.data_term.value(state.z, problem.observed) + prior + coupling
 
-    def gradient(self, problem: Problem, state: LADMMState) -> Tensor | None:
-        """`H^T grad h(Hx) + L_x (v - x)`, in the subdifferential of `E` at `x` if `x = D(v) = prox_phi(v)`.
-
-        This is `grad E(x)` where `phi` is smooth, as for gradient steps. None at a start, which no denoiser made.
-        """
-        v = state.denoised_from
-        if v is None:
-            return None
-        misfit = problem.operator.adjoint(problem.data_term.gradient(state.Hx, problem.observed))
-        return misfit + per_picture(self.L_x, state.x) * (v - state.x)
+    def start_fits(self, problem: Problem, state: LADMMState) -> Tensor:
+        """Does the dual belong to `z`, `beta u = grad h(z)`? It does after every iteration."""
+        slope = problem.data_term.gradient(state.z, problem.observed)
+        dual = per_picture(self.beta, state.u) * state.u
+        # `u` is a difference of numbers as large as `Hx` and `z`, which are rounded.
+        rounding = 100 * torch.finfo(state.u.dtype).eps * (squared_norm(state.z) + squared_norm(state.Hx)).sqrt()
+        allowed = DUAL_MISMATCH * squared_norm(slope).sqrt() + rounding * torch.maximum(
+            torch.as_tensor(self.beta, dtype=torch.float64, device=rounding.device), problem.L_h().to(rounding.device)
+        )
+        return squared_norm(slope - dual).sqrt() <= allowed
 
     def theorem(self, problem: Problem) -> Theorem:
         """Descent of the Lagrangian for any `f`, convergence to a minimiser for convex `f`."""
@@ -160,6 +163,7 @@ class LADMM(PlugAndPlay[LADMMState]):
             general_statement="the augmented Lagrangian falls at every iteration, all changes go to 0, "
             "and every limit point is a critical point of E",
             convex_statement="a primal-dual method for a convex E: it converges to a minimiser",
+            falls="lagrangian",
         )
 
     def _z0(self, problem: Problem, Hx: Tensor) -> Tensor:

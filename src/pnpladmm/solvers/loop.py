@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from pnpladmm.solvers.certificate import certify
-from pnpladmm.solvers.history import History, Recorder, changes
-from pnpladmm.solvers.inner_products import squared
+from pnpladmm.solvers.contradictions import Seen
+from pnpladmm.solvers.history import Recorder, changes
 from pnpladmm.solvers.method import Method
+from pnpladmm.solvers.monitor import Monitor
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.result import Result, Status
-from pnpladmm.solvers.state import Start, State, keep_finished
+from pnpladmm.solvers.state import Start, State
 from pnpladmm.solvers.workspace import Workspace
-from pnpladmm.tensors import InputError, squared_norm, type_words
+from pnpladmm.tensors import InputError, type_words
 
 DEFAULT_ITERATIONS = 100
-# A picture has diverged if its root mean square is this many times that of the observation and of the start.
-DIVERGED_AT = 100.0
 # On a GPU, after how many iterations the loop asks whether all pictures are done: asking waits for the GPU.
 GPU_LOOK_EVERY = 10
 
@@ -69,8 +68,11 @@ def solve(
 ) -> Result:
     """Run a method until every picture is done.
 
-    A picture is done when the relative changes of its `x`, `z` and `u` are below `tolerance`, or when it diverges. It
-    then does not change any more, whatever the other pictures of the batch do. Ctrl-C returns the last iterate.
+    A picture has converged when the relative changes of its `x`, `z` and `u` are below `tolerance`, and so is its
+    optimality residual where the method knows it (`Method.gradient`). It is then done, as it is when it diverges, and
+    does not change any more, whatever the other pictures of the batch do. Ctrl-C returns the last iterate.
+
+    No gradients are recorded.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def solve(
     iterations : int, optional
         The most iterations: 100 by default, or the length of the method's schedule.
     tolerance : float
-        Relative change below which a picture is done.
+        Relative change, and relative optimality residual, below which a picture is done.
     start : Tensor, str or State, optional
         `x0`, "observed" (the default) or "adjoint"; or the state of an earlier run, which goes on bit for bit.
     reference : Tensor, optional
@@ -108,25 +110,46 @@ def solve(
         iterations = method.length or DEFAULT_ITERATIONS
     if iterations < 1 or tolerance < 0:
         raise InputError(f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0")
-    state = _first_state(problem, method, start)
-    recorder = Recorder(problem, method, reference, record)
-    monitor = _Monitor(problem, state, tolerance)
-    state, stopped = _iterate(problem, method, state, iterations, recorder, monitor, callback)
-    return _result(problem, method, state, stopped, recorder.history(), monitor)
+    with torch.no_grad():
+        return _run(
+            problem, method, iterations, tolerance, start, Recorder(problem, method, reference, record), callback
+        )
 
 
-def _result(
-    problem: Problem, method: Method[Any], state: State, stopped: bool, history: History, monitor: _Monitor
+def _run(
+    problem: Problem,
+    method: Method[Any],
+    iterations: int,
+    tolerance: float,
+    start: Start | State,
+    recorder: Recorder,
+    callback: Callback | None,
 ) -> Result:
+    """The run that `solve` describes."""
+    state = _first_state(problem, method, start)
+    fits = method.start_fits(problem, state) if isinstance(start, State) else None
+    monitor = Monitor(problem, method, state, tolerance)
+    state, stopped = _iterate(problem, method, state, iterations, recorder, monitor, callback)
+    history = recorder.history()
+    monitor.judge(history)
     statuses = monitor.statuses(_rest(method, state, stopped))
-    failed = [status.failed for status in statuses]
     return Result(
         image=monitor.image(state),
         statuses=statuses,
         history=history,
-        certificates=certify(problem, method, history, failed),
+        certificates=certify(problem, method, history, _seen(monitor, state, statuses, fits)),
         method=method,
         state=state,
+    )
+
+
+def _seen(monitor: Monitor, state: State, statuses: tuple[Status, ...], fits: Tensor | None) -> Seen:
+    """What the run itself showed, for the certificates."""
+    return Seen(
+        state=state,
+        failed=tuple(status.failed for status in statuses),
+        denoiser_broke=tuple(monitor.denoiser_broke.tolist()),
+        start_fits=None if fits is None else tuple(fits.tolist()),
     )
 
 
@@ -146,7 +169,7 @@ def _iterate(
     state: State,
     iterations: int,
     recorder: Recorder,
-    monitor: _Monitor,
+    monitor: Monitor,
     callback: Callback | None,
 ) -> tuple[State, bool]:
     """The last state, and whether the run was stopped from outside."""
@@ -174,49 +197,3 @@ def _rest(method: Method[Any], state: State, stopped: bool) -> Status:
     if method.length is not None and state.iteration >= method.length:
         return Status.FINISHED
     return Status.STOPPED if stopped else Status.ITERATION_LIMIT
-
-
-class _Monitor:
-    """Follows each picture of the batch, on the device: running, converged, diverged or non-finite."""
-
-    def __init__(self, problem: Problem, state: State, tolerance: float) -> None:
-        self.tolerance = tolerance
-        device = state.x.device
-        y_size = squared_norm(problem.observed) / problem.observed[0].numel()
-        x_size = squared_norm(state.x) / state.x[0].numel()
-        self.limit = DIVERGED_AT**2 * torch.maximum(y_size, x_size) * state.x[0].numel()
-        flag = torch.zeros(problem.pictures, dtype=torch.bool, device=device)
-        self.running, self.converged, self.diverged, self.non_finite = ~flag, flag, flag, flag
-        self.calmest = state.x
-        # After a step half as large as the picture, the start is the better picture to return.
-        self.least_change = torch.full((problem.pictures,), 0.5, dtype=torch.float64, device=device)
-
-    def advance(self, old: State, new: State, change: dict[str, Tensor | None]) -> State:
-        """Take the step for the pictures that are still running, and find out which of them are done or failed."""
-        moved = [value for value in change.values() if value is not None]
-        size = squared(new.x)
-        finite = torch.isfinite(torch.stack([*moved, size])).all(0)
-        diverged = finite & (size > self.limit)
-        good = self.running & finite & ~diverged
-        calmer = good & (moved[0] < self.least_change)
-        self.least_change = torch.where(calmer, moved[0], self.least_change)
-        self.calmest = torch.where(calmer.view(-1, 1, 1, 1), new.x, self.calmest)
-        state = keep_finished(old, new, self.running & finite)
-
-        self.converged = self.converged | (good & (torch.stack(moved).amax(0) < self.tolerance))
-        self.diverged = self.diverged | (self.running & diverged)
-        self.non_finite = self.non_finite | (self.running & ~finite)
-        self.running = good & ~self.converged
-        return state
-
-    def all_done(self) -> bool:
-        return not bool(self.running.any())
-
-    def image(self, state: State) -> Tensor:
-        failed = (self.diverged | self.non_finite).view(-1, 1, 1, 1)
-        return torch.where(failed, self.calmest, state.x)
-
-    def statuses(self, rest: Status) -> tuple[Status, ...]:
-        flags = torch.stack([self.converged, self.diverged, self.non_finite]).T.tolist()
-        names = (Status.CONVERGED, Status.DIVERGED, Status.NON_FINITE)
-        return tuple(next((name for name, flag in zip(names, row, strict=True) if flag), rest) for row in flags)

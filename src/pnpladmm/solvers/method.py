@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Generic, Self, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, Promise, promise_of
+from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, Promise, call_denoiser, promise_of
 from pnpladmm.solvers import settings as tables
 from pnpladmm.solvers.certificate import MARGIN, Theorem
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.state import PlugAndPlayStateT, Start, State, StateT
 from pnpladmm.solvers.workspace import Workspace
-from pnpladmm.tensors import InputError, PerPicture, check_positive, type_words
+from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture, type_words
 
 Settings: TypeAlias = Mapping[str, Tensor | float]
 """Parameters by name, numbers or (B,); noise levels for pictures in [0, 1]."""
@@ -130,6 +130,14 @@ class Method(ABC, Generic[StateT]):
         """The augmented Lagrangian of each picture, for methods that have one."""
         return None
 
+    def gradient(self, problem: Problem, state: StateT) -> Tensor | None:
+        """What must become 0 where the method has converged, in the units of `grad E`; None where it is unknown."""
+        return None
+
+    def start_fits(self, problem: Problem, state: StateT) -> Tensor | None:
+        """Is this a start that the theorem is about? (B,) of bool; None where every start is one."""
+        return None
+
 
 @dataclass(frozen=True)
 class PlugAndPlay(Method[PlugAndPlayStateT]):
@@ -199,10 +207,7 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
 
     def denoise(self, v: Tensor, sigma: PerPicture | None = None) -> Tensor:
         """`D_{sigma_d}(v)`, or at another `sigma`."""
-        x = self.denoiser(v, self.sigma_d if sigma is None else sigma)
-        if x.shape != v.shape:
-            raise InputError(f"the denoiser returned shape {tuple(x.shape)} for {tuple(v.shape)}: they must match")
-        return x
+        return call_denoiser(self.denoiser, v, self.sigma_d if sigma is None else sigma)
 
     def prior_term(self, state: PlugAndPlayStateT) -> Tensor | None:
         """`lambda f(x) = prior_weight phi(x)` of each picture; None where the denoiser cannot evaluate it."""
@@ -219,3 +224,15 @@ class PlugAndPlay(Method[PlugAndPlayStateT]):
         if prior is None:
             return None
         return problem.data_term.value(self.blurred(problem, state), problem.observed) + prior
+
+    def gradient(self, problem: Problem, state: PlugAndPlayStateT) -> Tensor | None:
+        """`H^T grad h(Hx) + prior_weight (v - x)`, in the subdifferential of `E` at `x` if `x = D(v) = prox_phi(v)`.
+
+        This is `grad E(x)` where `phi` is smooth, as for gradient steps. For any denoiser it is 0 exactly at the fixed
+        points of the method. None at a start, which no denoiser made.
+        """
+        v = state.denoised_from
+        if v is None:
+            return None
+        misfit = problem.data_term.gradient(self.blurred(problem, state), problem.observed)
+        return problem.operator.adjoint(misfit) + per_picture(self.prior_weight, state.x) * (v - state.x)

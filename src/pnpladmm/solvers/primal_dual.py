@@ -110,6 +110,11 @@ class PrimalDual(PlugAndPlay[PrimalDualState]):
         u_box = s.u_box if self.box is None else q_box - q_box.clamp(*self.box)
         return PrimalDualState(x=x, z=z, u=q - z, u_box=u_box, Hx=Hx, denoised_from=v, iteration=s.iteration + 1)
 
+    def gradient(self, problem: Problem, state: PrimalDualState) -> Tensor | None:
+        """With what the box adds, `beta u_box`."""
+        gradient = super().gradient(problem, state)
+        return None if gradient is None else gradient + per_picture(self.beta, state.x) * state.u_box
+
     def theorem(self, problem: Problem) -> Theorem:
         """Chambolle and Pock's condition on the two steps."""
         norm = problem.norm_squared.upper + (self.box is not None)

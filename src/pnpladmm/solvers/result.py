@@ -21,14 +21,15 @@ class Status(Enum):
     --------
     >>> import pnpladmm as pl
     >>> pl.Status.CONVERGED.label, pl.Status.CONVERGED.advice
-    ('converged', 'The changes fell below the tolerance.')
+    ('converged', 'The changes and, where it is known, the optimality residual fell below the tolerance.')
     """
 
-    CONVERGED = ("converged", "The changes fell below the tolerance.")
+    CONVERGED = ("converged", "The changes and, where it is known, the optimality residual fell below the tolerance.")
     FINISHED = ("finished", "The method's schedule is complete; it does not iterate until convergence.")
     ITERATION_LIMIT = (
         "iteration limit",
-        "The changes are still above the tolerance: allow more iterations if the last picture still improves.",
+        "The changes or the optimality residual are still above the tolerance: allow more iterations if the last "
+        "picture still improves.",
     )
     STOPPED = ("stopped", "The run was interrupted; the picture is the one of the last complete iteration.")
     DIVERGED = (
