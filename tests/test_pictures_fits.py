@@ -62,7 +62,12 @@ def test_fits_scaled_integers(tmp_path: Path, bitpix: int) -> None:
     assert np.log2(picture.scale) % 1 == 0
     assert again(path).read_bytes() == path.read_bytes()
     written = write_picture(tmp_path / "b.fits", picture.with_pixels(picture.pixels * 4))
-    assert written.clipped_samples > 0
+    assert written.clipped_samples == 0
+    assert "written as floats" in written.notes[0]
+    with fits.open(tmp_path / "b.fits") as new:
+        assert new[0].header["BITPIX"] == (-64 if bitpix == 32 else -32)
+        assert not {"BSCALE", "BZERO"} & set(new[0].header)
+        np.testing.assert_allclose(new[0].data, 4 * physical, rtol=1e-6)
 
 
 def test_fits_blank_and_nan_are_masked_and_come_back(tmp_path: Path) -> None:

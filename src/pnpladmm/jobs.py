@@ -16,6 +16,7 @@ import torch
 from pnpladmm.files import write_text
 from pnpladmm.operators import Boundary
 from pnpladmm.pictures import check_output, read_picture
+from pnpladmm.pictures.selection import without_selection
 from pnpladmm.report import summarise_certificate, write_restoration
 from pnpladmm.restoration import Options, Restoration
 from pnpladmm.restore import restore_with
@@ -97,7 +98,7 @@ class Interrupted(Exception):
 def run_job(job: Job, progress: bool = False) -> Outcome:
     """Restore one file, and write the picture, its job file and, if asked, its report."""
     picture = read_picture(job.picture)
-    if Path(job.output).exists() and Path(job.output).samefile(job.picture):
+    if Path(job.output).exists() and Path(job.output).samefile(without_selection(job.picture)):
         raise InputError(f"{job.output}: the output would overwrite the picture; give another name")
     check_output(job.output, picture)
     hashes = file_hashes(job)
@@ -180,6 +181,7 @@ def file_hashes(job: Job) -> dict[str, str]:
         path = getattr(job, name)
         if path is None or not _is_file(name, path):
             continue
+        path = str(without_selection(path))  # "frame.fits[SCI,1]": an extension
         if not Path(path).exists() and "#" in path:  # "bank.mat#3": kernel 3 of a bank
             path = path.rpartition("#")[0]
         hashes[name] = _hash(Path(path))

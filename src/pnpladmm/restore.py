@@ -151,7 +151,7 @@ def restore_with(
     dead = dead_pixels(mask, given)
     given = in_own_units(given, dead, own_units=options.levels is None)
     known = blur_for(blur, given.picture, labels, positions, psf_scale)
-    inputs = (given, known, dead, variance_map(variance, given), options)
+    inputs = (given, known, dead, variance_map(variance, given, options.takes_errors_of_file), options)
     if not progress:
         return run(*inputs, callback)
     with progress_bar(Path(given.picture.name).name, (options.iterations or 8) + options.certify) as show:

@@ -102,7 +102,7 @@ def simulate_with(
         pixels = (torch.poisson(rate, generator=generator) * count).to(clean.dtype)
     else:
         pixels = clean + noise * torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
-    return Simulation(replace(sharp, pixels=pixels, valid=None, blank_values=None), model)
+    return Simulation(replace(sharp, pixels=pixels, valid=None, blank_values=None, quality=None), model)
 
 
 def _check(noise: float, gain: float | None, background: float, white: float) -> None:

@@ -20,6 +20,7 @@ from pnpladmm.pictures.checks import MAX_BYTES, errors_logged_by
 from pnpladmm.pictures.picture import Picture
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.pictures.samples import BRIGHTEST_NOMINAL
+from pnpladmm.pictures.selection import split_selection
 from pnpladmm.tensors import InputError
 
 FORMATS = {module.FORMAT.name: module.FORMAT for module in (png, jpeg, tiff, fits, npy)}
@@ -49,7 +50,8 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
     Parameters
     ----------
     path : str or path
-        A PNG, JPEG, TIFF (also BigTIFF, OME, ImageJ), FITS (also packed by gzip) or NPY file.
+        A PNG, JPEG, TIFF (also BigTIFF, OME, ImageJ), FITS (also packed by gzip) or NPY file. `frame.fits[SCI,2]` or
+        `frame.fits[3]` is an extension of a FITS file.
     max_bytes : int
         Largest size of the file and of its decoded samples, in bytes.
 
@@ -72,8 +74,8 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
     >>> picture.dtype, picture.pixels.shape, picture.pixels.max()
     ('uint8', torch.Size([1, 1, 8, 9]), tensor(0.2000))
     """
-    path = Path(path)
     name = one_line(str(path))
+    path, extension = split_selection(path)
     kind = "file"
     try:
         if path.is_dir():
@@ -85,7 +87,11 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         kind = found.name
         with errors_logged_by("imagecodecs"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow and astropy warn of what bends a standard
-            return Picture.from_raw(found.read(path, name, max_bytes), name, kind)
+            if extension is None:
+                return Picture.from_raw(found.read(path, name, max_bytes), name, kind)
+            if found is not fits.FORMAT:
+                raise InputError(f"{name}: {kind} files have no extensions: leave the brackets out")
+            return Picture.from_raw(fits.read(path, name, max_bytes, extension), name, kind)
     except InputError:
         raise
     except MemoryError as error:
@@ -135,6 +141,9 @@ def write_picture(path: str | os.PathLike[str], picture: Picture | object, allow
     if not isinstance(picture, Picture):
         picture, allow_loss = _of_array(picture, form), True
     picture, notes = _made_to_fit(picture, form, name, allow_loss)
+    if form is fits.FORMAT and (clipped := picture.clipped_samples):
+        picture = _widened(picture)
+        notes.append(f"{clipped} samples lie beyond the range of its integers: written as {picture.dtype}")
     raw, clipped = picture.to_raw()
     if raw.blank is not None and raw.samples.dtype.kind != "f" and not _has_blank(raw):
         notes.append(f"{int(raw.blank.sum())} samples without data are written with the values filled in")
@@ -239,6 +248,14 @@ def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) ->
         picture = replace(picture, alpha=None)
         notes.append("alpha is left out")
     return _with_fitting_metadata(picture, form, notes), notes
+
+
+def _widened(picture: Picture) -> Picture:
+    """A picture of integers as one of floats with the same numbers."""
+    wide = replace(picture, dtype="float64" if "32" in picture.dtype else "float32", blank_values=None)
+    if picture.metadata.native_for != picture.kind:
+        return wide
+    return replace(wide, metadata=replace(wide.metadata, native_for=wide.kind))
 
 
 def _with_fitting_metadata(picture: Picture, form: Format, notes: list[str]) -> Picture:

@@ -1,13 +1,14 @@
 """FITS (with astropy, extra `astro`): BITPIX 8, 16, 32, -32, -64, in the primary or an extension HDU.
 
-The first HDU with an image of two axes or more is the picture. All others, and its own header, are written back as
-they were. Rows keep the order of the file (the first row is FITS's y = 1, which displays show at the bottom), so
-that coordinates of PSF models fit. A third axis of length 3 without a world coordinate, or with CTYPE3 = 'RGB', is
-colour; all other leading axes are pages.
+The first HDU with an image of two axes or more is the picture, or the one in brackets behind the file's name. All
+others, and its own header, are written back as they were; errors and flags beside it are used (`fits_quality`).
+Rows keep the order of the file (the first row is FITS's y = 1, which displays show at the bottom), so that coordinates
+of PSF models fit. A third axis of length 3 without a world coordinate, or with CTYPE3 = 'RGB', is colour; all other
+leading axes are pages.
 
 Values are what the header says: BSCALE * stored + BZERO. The offsets that stand for unsigned integers (and signed
-bytes) give those; any other scaling gives float64, rounded back to stored integers on writing (astropy's own
-scaling would go through float32). BLANK and NaN have no data: `Picture.valid`.
+bytes) give those; any other scaling gives float64 (astropy's own scaling would go through float32). Numbers that the
+stored integers cannot hold, such as restored stars, are written as floats. BLANK and NaN have no data: `Picture.valid`.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ import numpy as np
 from pnpladmm.files import optional
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.checks import check_size, read_bytes
+from pnpladmm.pictures.fits_quality import planes_beside, variance_and_dead
 from pnpladmm.pictures.metadata import Metadata
 from pnpladmm.pictures.pixel_scale import on_the_sky
 from pnpladmm.pictures.raw import Format, Raw
+from pnpladmm.pictures.selection import Extension
 from pnpladmm.tensors import InputError
 
 GZIP = b"\x1f\x8b"
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
 STORED = {8: ">u1", 16: ">i2", 32: ">i4", -32: ">f4", -64: ">f8"}
+# Restored numbers lie between those that integers can hold; rounding of floats stays below this share of a step.
+ON_GRID = 1e-3
 # BITPIX and BZERO (with BSCALE 1) that stand for another integer type.
 OFFSETS: dict[tuple[int, float], str] = {(8, -128): "int8", (16, 32768): "uint16", (32, 2147483648): "uint32"}
 
@@ -64,67 +69,80 @@ class Frame:
             return (stored.astype(np.int64) + int(self.bzero)).astype(OFFSETS[self.bitpix, self.bzero])
         return self.bzero + self.bscale * stored.astype(np.float64)
 
-    def stored(self, values: Array, blank: Array | None) -> tuple[Array, int]:
-        """The inverse, and how many values had to be clipped to the stored type."""
+    def stored(self, values: Array, blank: Array | None) -> Array | None:
+        """The inverse; None where the stored type cannot hold the values."""
         kind = np.dtype(STORED[self.bitpix])
         numbers = values if self.is_plain else (values.astype(np.float64) - self.bzero) / self.bscale
         if kind.kind == "f":
-            return numbers.astype(kind), 0
+            return numbers.astype(kind)
         limits = np.iinfo(kind)
-        numbers = np.rint(np.nan_to_num(numbers.astype(np.float64)))
-        clipped = int(((numbers < limits.min) | (numbers > limits.max)).sum())
-        numbers = np.clip(numbers, limits.min, limits.max)
-        if blank is not None and self.blank is not None:
-            numbers[blank] = self.blank
-        return numbers.astype(kind), clipped
+        numbers = numbers.astype(np.float64)
+        if blank is not None:
+            numbers[blank] = 0 if self.blank is None else self.blank
+        whole = np.rint(numbers)
+        if (np.abs(numbers - whole) > ON_GRID).any() or whole.min() < limits.min or whole.max() > limits.max:
+            return None
+        return whole.astype(kind)
 
 
-def read(path: Path, name: str, max_bytes: int) -> Raw:
-    """The picture in a FITS file, also one packed by gzip."""
+def read(path: Path, name: str, max_bytes: int, extension: Extension | None = None) -> Raw:
+    """The picture in a FITS file, also one packed by gzip: the first image, or that of an extension."""
     content = read_bytes(path, name, max_bytes)
     if content.startswith(GZIP):
         content = _unpacked(content, name, max_bytes)
     with _opened(content, name) as hdus:
-        index = next((i for i, hdu in enumerate(hdus) if hdu.is_image and len(hdu.shape or ()) >= 2), None)
-        if index is None:
-            raise InputError(f"{name} holds no image of two axes or more in {len(hdus)} HDUs: is it a table?")
+        index = _index(hdus, extension, name)
         hdu = hdus[index]
         _check(hdu, len(content), name, max_bytes)
         shape, header = hdu.shape, hdu.header
         is_colour = len(shape) == 3 and shape[0] == 3 and header.get("CTYPE3", "RGB") == "RGB"
         frame = _frame(content, index, header, name)
         stored = np.asarray(hdu.data)
-        compressed = _is_compressed(hdu)
+        notes = ["its tile compression is undone: it is written as a plain image HDU"] if _is_compressed(hdu) else []
+        notes += _others(hdus, index)
+        planes = {}
+        for plane, beside in planes_beside(hdus, index, tuple(shape)).items():
+            _check(beside, len(content), f"{name}[{plane}]", max_bytes)
+            stored_plane = _frame(b"", 0, beside.header, f"{name}[{plane}]").values(np.asarray(beside.data))
+            planes[plane] = stored_plane, beside.header
+        variance, dead, said = variance_and_dead(planes, hdus[0].header)
     blank = stored == frame.blank if frame.blank is not None and frame.bitpix > 0 else None
     stack = (*((1, 3) if is_colour else (-1, 1)), *shape[-2:])
     return Raw(
         frame.values(stored).reshape(stack),
         blank=None if blank is None else blank.reshape(stack),
+        variance=None if variance is None else variance.reshape(stack),
+        dead=None if dead is None else dead.reshape(stack),
         colour="rgb" if is_colour else "grey",
         metadata=Metadata(transfer="light", pixel_scale=on_the_sky(header), native=frame),
-        notes=("its tile compression is undone: it is written as a plain image HDU",) if compressed else (),
+        notes=(*notes, *said),
     )
 
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     """Write the samples into the file they came from, or as a new primary HDU."""
     fits = optional("astropy.io.fits", name)
-    frame, clipped = raw.metadata.native, 0
+    frame, notes = raw.metadata.native, []
     buffer = io.BytesIO()
     if isinstance(frame, Frame):
-        stored, clipped = frame.stored(raw.samples, raw.blank)
+        stored = frame.stored(raw.samples, raw.blank)
+        if stored is None:
+            stored = raw.samples.astype(">f4" if frame.bitpix in (8, 16) else ">f8")
+            notes.append(f"its {frame.bitpix}-bit integers cannot hold the restored numbers: written as floats")
         with _opened(frame.content, name) as hdus:
-            _put(hdus, frame.index, stored, fits)
+            _put(hdus, frame, stored, fits)
+            _tell(hdus, frame.index, raw.metadata.history)
             hdus.writeto(buffer, output_verify="ignore")
     else:
         pages, channels = raw.samples.shape[:2]
         hdu = fits.PrimaryHDU(raw.samples.reshape([n for n in (pages, channels) if n > 1] + [*raw.samples.shape[2:]]))
         if (pages, channels) == (1, 3):
             hdu.header["CTYPE3"] = "RGB"
+        _tell([hdu], 0, raw.metadata.history)
         hdu.writeto(buffer)
     content = buffer.getvalue()
     path.write_bytes(gzip.compress(content, mtime=0) if name.lower().endswith(".gz") else content)
-    return [], clipped
+    return notes, 0
 
 
 @contextmanager
@@ -170,10 +188,55 @@ def _frame(content: bytes, index: int, header: Any, name: str) -> Frame:
     return Frame(content, index, header["BITPIX"], bscale, bzero, blank)
 
 
-def _put(hdus: Any, index: int, stored: Array, fits: Any) -> None:
-    """Put the stored numbers into their HDU; its header stays, except for checksums."""
+def _index(hdus: Any, extension: Extension | None, name: str) -> int:
+    """The number of the HDU with the picture."""
+    images = [i for i, hdu in enumerate(hdus) if hdu.is_image and len(hdu.shape or ()) >= 2]
+    if extension is None:
+        if not images:
+            raise InputError(f"{name} holds no image of two axes or more in {len(hdus)} HDUs: is it a table?")
+        return images[0]
+    try:
+        index = int(hdus.index_of(extension))
+    except (KeyError, IndexError):
+        index = -1
+    if index not in images:
+        able = ", ".join(_called(hdus[i], i) for i in images[:12])
+        raise InputError(f"{name}: the file has no such image: choose one of {able or 'none'}")
+    return index
+
+
+def _called(hdu: Any, number: int) -> str:
+    """What an extension is called in brackets."""
+    return f"{hdu.name},{hdu.ver}" if hdu.name and number else str(number)
+
+
+def _others(hdus: Any, index: int) -> list[str]:
+    """A note where the file has more pictures of the same name."""
+    more = [f"[{_called(h, i)}]" for i, h in enumerate(hdus) if i != index and h.is_image and h.shape]
+    mine = hdus[index].name
+    same = [text for text in more if mine and text.startswith(f"[{mine},")]
+    if not same:
+        return []
+    return [f"{_called(hdus[index], index)} is restored; give {', '.join(same[:4])} behind the file's name for others"]
+
+
+def _tell(hdus: Any, index: int, history: tuple[str, ...]) -> None:
+    """HISTORY cards in the header of the picture."""
+    for line in history:
+        hdus[index].header.add_history("".join(c if " " <= c <= "~" else "?" for c in line))
+
+
+def _put(hdus: Any, frame: Frame, stored: Array, fits: Any) -> None:
+    """Put the stored numbers into their HDU; its header stays, except for checksums and what floats do not need."""
+    index = frame.index
     hdu = hdus[index]
-    if _is_compressed(hdu):
+    if frame.bitpix > 0 and stored.dtype.kind == "f":
+        header = hdu.header.copy()
+        for card in ("BSCALE", "BZERO", "BLANK"):
+            header.remove(card, ignore_missing=True)
+        kind = fits.ImageHDU if index else fits.PrimaryHDU
+        hdu = hdus[index] = kind(stored.reshape(hdu.shape), header)
+    elif _is_compressed(hdu):
         scaling = {card: hdu.header[card] for card in ("BSCALE", "BZERO") if card in hdu.header}
         hdu = hdus[index] = fits.ImageHDU(stored.reshape(hdu.shape), hdu.header, do_not_scale_image_data=True)
         hdu.header.update(scaling)  # astropy takes the numbers for values and drops it

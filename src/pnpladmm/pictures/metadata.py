@@ -41,6 +41,7 @@ class Metadata:
     of a curve that we do not undo.
     `jpeg_table` says how coarsely a JPEG file is quantised: the steps for brightness, eight rows for the vertical
     frequencies of the picture as it is shown, in grey levels of 255. It is empty for other files.
+    `history` are lines on what was done to the picture, for formats that keep such a record (FITS).
     `pixel_scale` is the size of a pixel on the sky or in the specimen, where the file states it.
     """
 
@@ -51,6 +52,7 @@ class Metadata:
     transfer: str | float = "srgb"
     jpeg_table: tuple[tuple[int, ...], ...] = ()
     pixel_scale: PixelScale | None = None
+    history: tuple[str, ...] = ()
     native: object | None = field(default=None, repr=False)
     native_for: tuple[object, ...] = field(default=(), repr=False)
 

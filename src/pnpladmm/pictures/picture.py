@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pnpladmm.pictures.arrays import Array, as_numpy, axes_of, from_stack, to_stack
 from pnpladmm.pictures.metadata import NO_METADATA, Metadata
+from pnpladmm.pictures.quality import Quality
 from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.pictures.samples import DTYPES, check_dtype, fill_blank, natural_scale, pixel_dtype, to_pixels, to_samples
 from pnpladmm.pictures.tone import Tone, tone_of
@@ -57,6 +58,9 @@ class Picture:
         The axes of the array it was made of, such as "HWC"; empty for files.
     blank_values : array, optional
         The file's own values where `valid` is False, in the order of `samples[~valid]`, in the units of the file.
+    quality : Quality, optional
+        The variance of each pixel and the pixels that do not count, where the file says so (FITS: ERR, DQ). `restore`
+        uses them unless it is told something else. What is restored on such pixels is written.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class Picture:
     format: str = ""
     axes: str = ""
     blank_values: Array | None = field(default=None, repr=False)
+    quality: Quality | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
@@ -187,6 +192,9 @@ class Picture:
         picture = cls(
             to_pixels(samples, scale), dtype, scale, alpha, valid, raw.colour, notes=raw.notes,
             name=name, format=format, axes=raw.axes, blank_values=values,
+            quality=None if raw.variance is None and raw.dead is None else Quality(
+                *(None if part is None else torch.from_numpy(part) for part in (raw.variance, raw.dead))
+            ),
         )  # fmt: skip
         return replace(picture, metadata=replace(raw.metadata, native_for=picture.kind))
 
@@ -205,7 +213,11 @@ class Picture:
         if picture.alpha is not None:
             whole = float(np.iinfo(picture.dtype).max) if samples.dtype.kind in "ui" else 1.0
             alpha, _ = to_samples(picture.alpha, picture.dtype, whole)
-        return Raw(samples, alpha, blank, picture.scale, picture.colour, picture.axes, picture.metadata), clipped
+        raw = Raw(
+            samples, alpha, blank, scale=picture.scale, colour=picture.colour, axes=picture.axes,
+            metadata=picture.metadata,
+        )  # fmt: skip
+        return raw, clipped
 
     def to_array(self) -> Array:
         """The picture as an array of the kind it was made of.

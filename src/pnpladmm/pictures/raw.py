@@ -15,12 +15,15 @@ class Raw:
     """Samples (pages, C, H, W) as a file holds them: what readers return and writers get.
 
     `scale` is the value of white, None for the natural one of the type. `blank` is True on samples without data.
+    `variance` and `dead` are what the file says of the noise and of pixels that do not count.
     `axes` are those of the array that the samples were.
     """
 
     samples: Array
     alpha: Array | None = None
     blank: Array | None = None
+    variance: Array | None = None
+    dead: Array | None = None
     scale: float | None = None
     colour: str = "grey"
     axes: str = ""

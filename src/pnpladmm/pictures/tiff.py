@@ -102,7 +102,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     kinds = {(RGB, 3): "rgb", (CMYK, 4): "cmyk"}
     channels = samples.shape[1]
     colour = kinds.get((layout.options["photometric"], channels), "grey" if channels == 1 else "channels")
-    return Raw(samples, alpha, None, scale, colour, "", metadata, (*notes, *more))
+    return Raw(samples, alpha, scale=scale, colour=colour, metadata=metadata, notes=(*notes, *more))
 
 
 def _layout(tif: TiffFile, series: TiffPageSeries, pages: list[TiffPage], notes: list[str]) -> Layout:

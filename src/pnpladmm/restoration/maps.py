@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,25 @@ from pnpladmm.tensors import InputError, type_words
 
 def dead_pixels(mask: Any, given: Given) -> Tensor | None:
     """True on pixels that do not count, where the mask is not 0; (B or 1, C or 1, H or 1, W or 1)."""
-    parts = [] if given.dead is None else [given.dead]
+    quality = given.picture.quality
+    parts = [part for part in (given.dead, None if quality is None else quality.dead) if part is not None]
     if mask is not None:
         parts.append(_map("mask", mask, given)[0] != 0)
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else torch.logical_or(*(p.cpu() for p in parts))
+    return parts[0] if len(parts) == 1 else reduce(torch.logical_or, (p.cpu() for p in parts))
 
 
-def variance_map(variance: Any, given: Given) -> tuple[Tensor, Tensor] | None:
-    """The variance of the noise in the picture's own units, float64, and False where the map has no data."""
+def variance_map(variance: Any, given: Given, of_file: bool) -> tuple[Tensor, Tensor] | None:
+    """The variance of the noise in the picture's own units, float64, and False where the map has no data.
+
+    `of_file`: where none is given, that which the picture's own file holds.
+    """
     if variance is None:
-        return None
+        quality = given.picture.quality
+        if not of_file or quality is None or quality.variance is None:
+            return None
+        return quality.variance, torch.ones_like(quality.variance, dtype=torch.bool)
     values, scale = _map("variance map", variance, given)
     known = ~torch.isnan(values)
     return torch.where(known, values.double() * scale, 1.0), known

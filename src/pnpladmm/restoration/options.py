@@ -70,6 +70,11 @@ class Options:
         """The noise levels that were given, for pictures in [0, 1], float64 (1,) or (B,); None for `auto`."""
         return noise_levels(self.noise, self.noise_white)
 
+    @property
+    def takes_errors_of_file(self) -> bool:
+        """Whether the errors beside a picture in its file are its noise: nothing else was said of it."""
+        return self.levels is None and self.gain is None and not self.has_variance and not self.linear
+
     def _check_denoiser(self) -> None:
         if isinstance(self.denoiser, str | Path):
             check_denoiser(self.denoiser)

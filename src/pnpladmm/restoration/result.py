@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur import Blur
+from pnpladmm.files import one_line
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture, Written, write_picture
 from pnpladmm.pictures.arrays import Array
@@ -89,7 +91,23 @@ class Restoration(Result):
         """
         if self.status.failed:
             raise InputError(f"{self.before.name}: {self.status.sentence}")
-        return write_picture(path, self.picture, not self.before.format if allow_loss is None else allow_loss)
+        metadata = replace(self.picture.metadata, history=self._history())
+        picture = replace(self.picture, metadata=metadata)
+        return write_picture(path, picture, not self.before.format if allow_loss is None else allow_loss)
+
+    def _history(self) -> tuple[str, ...]:
+        """What was done, for formats that keep a record."""
+        blur = self.blur.source if isinstance(self.blur, Blur) else repr(self.blur)
+        lines = [
+            f"restored by pnpladmm {version('pnpladmm')}, method {self.method.name}, {len(self.history)} iterations",
+            f"blur: {blur}",
+            f"noise {float(self.noise_model.level[0]) * self.before.scale:.4g} in the numbers of the file "
+            f"({self.noise_model.source})",
+        ]
+        quality = self.before.quality
+        if quality is not None and quality.variance is not None:
+            lines.append("errors beside the picture are those before the restoration, which correlates neighbours")
+        return tuple(one_line(line) for line in lines)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The picture in the axes, type and range that it was given in."""

@@ -146,6 +146,7 @@ def _page(picture: Picture, part: slice) -> Picture:
         alpha=at(picture.alpha),
         valid=at(picture.valid),
         blank_values=None,
+        quality=None,
     )
 
 
@@ -175,4 +176,4 @@ def _with_image(picture: Picture, image: Tensor) -> Picture:
     pixels = image.cpu().to(picture.pixels.dtype)
     if pixels.shape == picture.pixels.shape:
         return picture.with_pixels(pixels)
-    return replace(picture, pixels=pixels, alpha=None, valid=None, blank_values=None)
+    return replace(picture, pixels=pixels, alpha=None, valid=None, blank_values=None, quality=None)
