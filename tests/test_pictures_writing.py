@@ -175,15 +175,20 @@ def test_a_crash_while_writing_leaves_the_old_file(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_writing_keeps_mode_and_link(tmp_path: Path) -> None:
+def test_writing_keeps_the_mode_and_follows_no_link(tmp_path: Path) -> None:
     target, link = tmp_path / "a.png", tmp_path / "b.png"
     picture = Picture.from_array(noise((H, W)))
     write_picture(target, picture)
     target.chmod(0o600)
-    link.symlink_to(target)
-    write_picture(link, picture)
-    assert link.is_symlink()
+    write_picture(target, picture)
     assert target.stat().st_mode & 0o777 == 0o600
+    before = target.read_bytes()
+    for to in (target, tmp_path / "nowhere.png"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(to)
+        refused(lambda: write_picture(link, Picture.from_array(noise((H, W)) * 0)), "is a link")
+    assert target.read_bytes() == before
+    assert not (tmp_path / "nowhere.png").exists()
 
 
 def test_write_png_of_a_tensor(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pnpladmm.locks import lock
 from pnpladmm.tensors import InputError
 
 EXTRAS = {
@@ -23,36 +26,46 @@ EXTRAS = {
 }
 """Optional packages and the extra of pnpladmm that installs each."""
 
+LONGEST = 300
+"""Characters of a message."""
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
 
-    A crash leaves the old file or the new one, never half of one. Folders that are missing are made. Links stay links,
-    and the permissions of an old file are kept. What the system refuses is an `InputError` that names `path`.
+    A crash leaves the old file or the new one, never half of one; what a killed process left behind is removed by the
+    next one that writes here. Folders that are missing are made. The permissions of an old file are kept. Links and
+    devices are not written through. What the system refuses is an `InputError` that names `path`.
     """
     name = one_line(str(path))
     beside: Path | None = None
+    handle = -1
     try:
         target = _target(path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside_name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
-        os.close(handle)
+        _remove_left_over(target)
+        # A random name, made only if it is new, so it is no link of somebody else's.
+        handle, beside_name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(target), suffix=".part")
+        lock(handle)  # says that it is not left over
         beside = Path(beside_name)
         yield beside
         # mkstemp makes files for their owner alone.
         beside.chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
         _sync(beside)
-        os.replace(beside, target)
+        os.replace(beside, _target(path, name))
+        _sync_folder(target.parent)
     except OSError as error:
         raise InputError(f"{name} cannot be written ({error.strerror or error})") from error
     finally:
         if beside is not None:
             beside.unlink(missing_ok=True)
+        if handle >= 0:
+            os.close(handle)
 
 
-def check_writable(path: str | Path) -> None:
-    """Refuse, before long work, a file that `replacing` could not write. Nothing is left behind, no folder either.
+def check_writable(path: str | Path, size: int = 0) -> None:
+    """Refuse, before long work, a file of about `size` bytes that `replacing` could not write. Nothing is left behind.
 
     A temporary file is made in the folder of `path`; where that is missing, in the nearest one above it.
     """
@@ -62,10 +75,14 @@ def check_writable(path: str | Path) -> None:
         folder = target.parent
         while not folder.exists():
             folder = folder.parent
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{target.name[:40]}.", suffix=".part"):
-            pass
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=_prefix(target), suffix=".part"):
+            free = shutil.disk_usage(folder).free
     except OSError as error:
         raise InputError(f"{name} cannot be written ({error.strerror or error}): give another place") from error
+    if free < size:
+        raise InputError(
+            f"{name} needs about {size / 1e6:.3g} MB, {free / 1e6:.3g} MB are free: make room, or write elsewhere"
+        )
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -91,16 +108,39 @@ def optional(module: str, purpose: str = "this") -> Any:
 
 
 def one_line(text: str) -> str:
-    """Text that fits into a message of one line."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()[:300]
+    """Text that fits into a message of one line; of long ones the beginning and the end."""
+    line = "".join(c if c.isprintable() else " " for c in text).strip()
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 100]} ... {line[-95:]}"
 
 
 def _target(path: str | Path, name: str) -> Path:
-    """The file to be replaced: a link stays a link, what it points to is replaced."""
-    target = Path(os.path.realpath(path))
+    """The file to be replaced, if it is none yet or a plain one; links in the names of its folders are followed."""
+    path = Path(path)
+    target = Path(os.path.realpath(path.parent)) / path.name
+    if target.is_symlink():
+        raise InputError(f"{name} is a link, which is not written through: give the file it points to")
     if target.is_dir():
         raise InputError(f"{name} is a folder: give the name of a file")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{name} is a device or a pipe: give the name of a file")
     return target
+
+
+def _prefix(target: Path) -> str:
+    """How the names of the temporary files of a target begin."""
+    return f".{target.name[:40]}."
+
+
+def _remove_left_over(target: Path) -> None:
+    """Remove the temporary files of this target that no living process holds."""
+    for path in target.parent.glob(f"{glob.escape(_prefix(target))}*.part"):
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                if lock(handle):
+                    path.unlink()
+            finally:
+                os.close(handle)
 
 
 def _umask() -> int:
@@ -113,3 +153,13 @@ def _sync(path: Path) -> None:
     """Make the system write the file to the disk: a rename before that could leave an empty file after a crash."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the system write the new name to the disk, where it can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -186,6 +186,16 @@ def fits_image(path: Path) -> tuple[Array, dict[str, Any]]:
     raise InputError(f"{path}: holds no image")
 
 
+def _own_item(h5py: Any, file: Any, key: str, path: Path) -> Any:
+    """A variable whose values lie in this file: HDF5 can also point to others, which were not given."""
+    if isinstance(file.get(key, getlink=True), h5py.ExternalLink):
+        raise InputError(f"{path}: {key} is a link to another file: save the values themselves")
+    item = file[key]
+    if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
+        raise InputError(f"{path}: the values of {key} lie in another file: save them in this one")
+    return item
+
+
 def _hdf(path: Path) -> dict[str, Array]:
     """MATLAB 7.3 is HDF5 with the axes reversed and cells as references."""
     try:
@@ -195,7 +205,8 @@ def _hdf(path: Path) -> dict[str, Array]:
 
     arrays: dict[str, Array] = {}
     with h5py.File(path, "r") as file:
-        for key, item in file.items():
+        for key in file:
+            item = _own_item(h5py, file, key, path)
             if key.startswith("#") or not isinstance(item, h5py.Dataset):
                 continue
             if item.dtype == object:

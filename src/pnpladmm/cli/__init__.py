@@ -10,6 +10,7 @@ import typer
 
 from pnpladmm.allocator import keep_memory
 from pnpladmm.cli import blurs, demo, estimate, restore
+from pnpladmm.files import one_line
 from pnpladmm.tensors import InputError
 
 app = typer.Typer(
@@ -45,8 +46,9 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        typer.echo(f"pnpladmm: {error}", err=True)
+        typer.echo(f"pnpladmm: {one_line(str(error))}", err=True)
         sys.exit(2)
     except OSError as error:
-        typer.echo(f"pnpladmm: {error.filename or ''}: {error.strerror or error}", err=True)
+        words = f"{error.filename or ''}: {error.strerror or error}"
+        typer.echo(f"pnpladmm: {one_line(words)}", err=True)
         sys.exit(2)

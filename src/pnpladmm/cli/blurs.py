@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pnpladmm.cli.options import BlurFile, Labels, Positions, PsfScale
+from pnpladmm.locks import check_files
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ def inspect(
 ) -> None:
     """Say what a blur file holds, and draw it."""
     from pnpladmm.blur import describe, draw_blur, read_blur
+    from pnpladmm.pictures.selection import without_selection
 
+    given = [without_selection(path) for path in (blur, picture, labels, positions) if path is not None]
+    check_files(given, [] if out is None else [out])
     pixels, scale = _size_and_scale(size, picture)
     found = read_blur(blur, pixels, labels=labels, positions=positions, psf_scale=psf_scale, picture_scale=scale)
     typer.echo(describe(found))
@@ -61,8 +65,11 @@ def simulate(
     from pnpladmm.blur import write_blur
     from pnpladmm.files import check_writable
     from pnpladmm.pictures import check_output, read_picture, write_picture
+    from pnpladmm.pictures.selection import without_selection
     from pnpladmm.simulate import simulate_with
 
+    given = [without_selection(path) for path in (picture, blur, labels, positions) if path is not None]
+    check_files(given, [out, f"{out}.blur.npz"])
     sharp = read_picture(picture)
     check_output(out, sharp)
     check_writable(f"{out}.blur.npz")

@@ -24,7 +24,7 @@ EXAMPLES = (
     "[bold]pnpladmm restore --job sharp.png.job.json[/bold]"
 )
 NOISE = "Standard deviation on the 0-255 scale (in float files 255 is 1, or the next power of two); or auto."
-OUTSIDE_JOB = ("context", "pictures", "blur", "out", "as_json", "job", "keep")
+OUTSIDE_JOB = ("context", "pictures", "blur", "out", "as_json", "job", "keep", "trust")
 """Parameters of the command that are no fields of a job."""
 
 
@@ -61,13 +61,16 @@ def restore(
     keep: Annotated[bool, typer.Option("--keep", help="After Ctrl-C, write the best picture so far.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON on stdout.")] = False,
     job: Annotated[Path | None, typer.Option(help="Repeat a run from the job file beside its output.")] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Let the job file name files outside its folder.")] = False,
 ) -> None:
     """Restore pictures whose blur is known."""
     from pnpladmm.jobs import Job, read_job
 
     if job is not None:
         _nothing_else(context)
-        jobs = [read_job(job)]
+        jobs = [read_job(job, trust)]
+    elif trust:
+        raise InputError("--trust is for job files: give it with --job")
     else:
         options = {name: value for name, value in context.params.items() if name not in OUTSIDE_JOB}
         options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
@@ -78,29 +81,31 @@ def restore(
 
 def _run(jobs: list[Job], as_json: bool) -> None:
     """Run the jobs one after the other; one that fails does not stop the others."""
-    from pnpladmm.jobs import Interrupted, run_job
+    from pnpladmm.jobs import Failure, Interrupted, run_jobs
     from pnpladmm.solvers import Status, method_class
 
     console = Console(stderr=True)
     outcomes: list[Outcome] = []
-    failures: list[dict[str, str]] = []
+    failures: list[Failure] = []
+    running = run_jobs(jobs, progress=True)
     for one in jobs:
         try:
-            outcome = run_job(one, progress=True)
-        except InputError as error:
-            failures.append({"picture": one.picture, "error": str(error)})
-            console.print(f"pnpladmm: {error}", style="red", markup=False, soft_wrap=True)
-            continue
+            outcome = next(running)
         except Interrupted:
             name = Path(one.picture).name
             console.print(f"{name}: interrupted, nothing written (--keep writes the picture so far)", markup=False)
             raise typer.Exit(130) from None
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+            console.print(f"pnpladmm: {outcome.error}", style="red", markup=False, soft_wrap=True)
+            continue
         outcomes.append(outcome)
         _tell(console, outcome, asked=one.certify > 0 or method_class(one.method).needs_full_precision)
         if outcome.status == Status.STOPPED.label:
             break
     if as_json:
-        typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failures}, indent=1))
+        failed = [dataclasses.asdict(failure) for failure in failures]
+        typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failed}, indent=1))
     if any(outcome.status == Status.STOPPED.label for outcome in outcomes):
         raise typer.Exit(130)
     if failures:
@@ -129,7 +134,7 @@ def _nothing_else(context: typer.Context) -> None:
     """Refuse options beside a job file."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    if other := [name for name in given if name not in ("job", "as_json")]:
+    if other := [name for name in given if name not in ("job", "as_json", "trust")]:
         raise InputError(f"--job holds all settings: give nothing else, not {other[0]}")
 
 

@@ -12,6 +12,7 @@ from pnpladmm.blur.forms.regions import polygon_mask, region_kernel, region_opti
 from pnpladmm.blur.options import Options, Size
 from pnpladmm.blur.registry import read_file
 from pnpladmm.blur.synthesis import defocus, gaussian, motion
+from pnpladmm.locks import check_inside
 from pnpladmm.pictures.selection import without_selection
 from pnpladmm.tensors import InputError
 
@@ -115,6 +116,8 @@ def file_beside(path: Path, key: str, value: Any) -> Path:
     file = path.parent / value
     if not without_selection(file).is_file():
         raise InputError(f"{path}: {key}: {value}: no such file; paths are relative to the blur file")
+    advice = "a blur file may come from a stranger; copy it there"
+    check_inside(without_selection(file), path.parent, f"{path}: {key}", advice)
     return file
 
 

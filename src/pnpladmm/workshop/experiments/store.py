@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pnpladmm.files import replacing, write_text
+from pnpladmm.locks import Busy, only_writer_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
 DECISIVE = (
@@ -57,19 +59,22 @@ class Store:
             if unit["arrays"]:
                 with np.load(path.with_suffix(".npz")) as arrays:
                     values |= {name: arrays[name] for name in unit["arrays"]}
-        except (OSError, ValueError, KeyError, TypeError):
+            return values if unit["checksum"] == checksum(values) else None
+        except Exception:  # whatever a damaged file raises: the unit is computed again
             return None
-        return values
 
     def put(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
         """Store a unit; numpy arrays among its values go into the `.npz`. Returns what `get` will return."""
         path = self._path(key)
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         plain = {name: value for name, value in values.items() if name not in arrays}
-        if arrays:
-            write_npz(path.with_suffix(".npz"), arrays)
         unit = {"key": plain_data(key), "code": code_digest(), "arrays": sorted(arrays), "values": plain}
-        write_text(path, json.dumps(unit, indent=1, allow_nan=False))
+        unit["checksum"] = checksum(values)
+        text = json.dumps(unit, indent=1, allow_nan=False)
+        with suppress(Busy), only_writer_of(path):  # whoever is at it computed the same
+            if arrays:
+                write_npz(path.with_suffix(".npz"), arrays)
+            write_text(path, text)
         return dict(values)
 
     def _path(self, key: Mapping[str, Any]) -> Path:
@@ -80,6 +85,16 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) 
     """Write compressed arrays, beside and renamed."""
     with replacing(path) as beside, beside.open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # numpy's annotation of its keywords
+
+
+def checksum(values: Mapping[str, Any]) -> str:
+    """SHA-256 of a unit's values, arrays included, as they are after a round trip through its files."""
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    plain = json.dumps({name: value for name, value in values.items() if name not in arrays}, sort_keys=True)
+    found = hashlib.sha256(plain.encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def digest(value: Any) -> str:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from pnpladmm.data_terms import Gaussian
 from pnpladmm.denoisers.network import mirrored
+from pnpladmm.locks import only_writer_of
 from pnpladmm.solvers import Annealed, Problem
 from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
@@ -221,4 +222,5 @@ def usual_error(noise: float) -> float:
 
 def train_in_loop(plan: InLoopPlan, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
     """Train by a plan and return the card; continues from the checkpoint beside `plan.out`."""
-    return InLoopTraining(plan).run(progress)
+    with only_writer_of(plan.out):
+        return InLoopTraining(plan).run(progress)

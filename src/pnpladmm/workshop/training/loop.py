@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.network import NetworkDenoiser
+from pnpladmm.locks import only_writer_of
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training.average import WeightAverage
 from pnpladmm.workshop.training.checkpoint import (
@@ -284,8 +285,9 @@ class Training:
 
 def train(plan: Plan, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
     """Train by a plan and return the card; continues from the checkpoint beside `plan.out`."""
-    if plan.is_gradient_step:
-        from pnpladmm.workshop.training.gradient_step import GradientStepTraining
+    with only_writer_of(plan.out):
+        if plan.is_gradient_step:
+            from pnpladmm.workshop.training.gradient_step import GradientStepTraining
 
-        return GradientStepTraining(plan).run(progress)
-    return Training(plan).run(progress)
+            return GradientStepTraining(plan).run(progress)
+        return Training(plan).run(progress)

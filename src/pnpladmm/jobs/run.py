@@ -1,0 +1,135 @@
+"""Runs jobs, and catches whatever goes wrong in one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pnpladmm.files import check_writable, one_line
+from pnpladmm.jobs.files import file_hashes, inputs_of, outputs_of, write_job
+from pnpladmm.jobs.job import FOR_BLUR_AND_MAPS, Job
+from pnpladmm.locks import check_apart, check_regular, only_writer_of
+from pnpladmm.pictures import Picture, check_output, read_picture
+from pnpladmm.report import summarise_certificate, write_restoration
+from pnpladmm.restoration import Restoration
+from pnpladmm.restore import restore_with
+from pnpladmm.solvers import Status
+from pnpladmm.tensors import InputError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job, ready for JSON."""
+
+    picture: str
+    output: str
+    status: str
+    advice: str
+    certificate: dict[str, Any]
+    noise: float
+    """Assumed, of 255; of the noisiest page."""
+    iterations: int
+    seconds: float
+    residual: list[dict[str, float]]
+    """For each page its size relative to the noise, and the correlation of neighbours."""
+    warnings: list[str]
+    notes: list[str]
+
+
+class Interrupted(Exception):
+    """Ctrl-C, and there is no picture so far, or nobody asked to keep it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that failed, ready for JSON."""
+
+    picture: str
+    error: str
+    """One line."""
+
+
+def run_jobs(jobs: Sequence[Job], progress: bool = False) -> Iterator[Outcome | Failure]:
+    """Run jobs one after the other. One that fails, for whatever reason, does not stop the others.
+
+    No output may be an input of any of them. An interrupt without `keep_interrupted` raises `Interrupted`.
+    """
+    inputs = dict.fromkeys(path for job in jobs for path in inputs_of(job))
+    for job in jobs:
+        try:
+            check_apart(outputs_of(job), inputs)
+            yield run_job(job, progress)
+        except Interrupted:
+            raise
+        except Exception as error:  # the job's boundary: a line, and the next picture
+            yield Failure(job.picture, one_line(_words(job, error)))
+
+
+def _words(job: Job, error: Exception) -> str:
+    """What went wrong, for people."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return f"{job.picture}: not enough memory: crop the picture, or close other programs"
+    if isinstance(error, OSError):
+        return f"{error.filename or job.picture}: {error.strerror or error}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "pnpladmm" in f.filename]
+    place = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{job.picture}: a fault of this program: {type(error).__name__}{place}: {error}"
+
+
+def run_job(job: Job, progress: bool = False) -> Outcome:
+    """Restore one file, and write the picture, its job file and, if asked, its report."""
+    check_apart(outputs_of(job), inputs_of(job))
+    for path in job.files().values():
+        check_regular(path)
+    picture = read_picture(job.picture)
+    check_output(job.output, picture)
+    for path in outputs_of(job):
+        check_writable(path, least_size(picture, path))
+    with only_writer_of(job.output):
+        return _run(job, picture, progress)
+
+
+def least_size(picture: Picture, path: str) -> int:
+    """About the fewest bytes of a written picture, to notice a full disk before the work; 1 MB for other files."""
+    stored = picture.pixels.numel() * np.dtype(picture.dtype).itemsize
+    packed = Path(path).suffix.lower() not in (".tif", ".tiff", ".npy", ".fits", ".fit")
+    return 1 << 20 if path.endswith(".json") else (stored // 20 if packed else stored)
+
+
+def _run(job: Job, picture: Picture, progress: bool) -> Outcome:
+    hashes = file_hashes(job)
+    maps = {name: getattr(job, name) for name in FOR_BLUR_AND_MAPS}
+    restored = restore_with(job.options(), picture, job.blur, **maps, progress=progress)
+    if restored.status is Status.STOPPED and not (job.keep_interrupted and len(restored.history)):
+        raise Interrupted  # also where there is no iterate to be kept
+    written = restored.save(job.output)
+    write_job(job, hashes)
+    if job.report:
+        write_restoration(Path(f"{job.output}.report"), restored, Path(job.picture).name, dataclasses.asdict(job))
+    return _outcome(job, restored, written.notes)
+
+
+def _outcome(job: Job, restored: Restoration, notes: tuple[str, ...]) -> Outcome:
+    history, levels = restored.history, restored.noise[torch.isfinite(restored.noise)]
+    return Outcome(
+        picture=job.picture,
+        output=job.output,
+        status=restored.status.label,
+        advice=restored.status.advice,
+        certificate=summarise_certificate(restored.certificate),
+        noise=round(255 * float(levels.max()), 4),
+        iterations=len(history),
+        seconds=round(float(history.seconds[-1]), 2) if len(history) else 0.0,
+        residual=[{"size": round(c.size, 4), "correlation": round(c.correlation, 4)} for c in restored.checks],
+        warnings=list(restored.warnings),
+        notes=[*restored.notes, *notes],
+    )
