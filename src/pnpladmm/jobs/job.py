@@ -70,7 +70,7 @@ class Job:
         return Options(**values, noise_white=255.0, has_variance=self.variance is not None)
 
     def files(self) -> dict[str, str]:
-        """The files that it reads, by the names of its fields; of "bank.mat#3" and "frame.fits[SCI,1]" the file itself."""
+        """The files that it reads, by the names of its fields; of "a.mat#3" and "a.fits[SCI,1]" the file itself."""
         found = {name: getattr(self, name) for name in FILES if is_file(name, getattr(self, name))}
         return {name: _without_number(path) for name, path in found.items()}
 
