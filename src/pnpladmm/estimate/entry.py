@@ -72,10 +72,10 @@ def estimate_blur(
     --------
     >>> import pnpladmm as pl
     >>> try:
-    ...     pl.estimate_blur([[0.5] * 32] * 32, "guess")
+    ...     pl.estimate_blur([[0.5] * 32] * 32, "points")
     ... except pl.InputError as error:
-    ...     print(str(error).partition(":")[0])
-    way 'guess'
+    ...     print(error)
+    picture: no stars or beads were found
     """
     chosen = make_way(way, options)
     scenes = read_pages(picture, axes, linear, saturation)
