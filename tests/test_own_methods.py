@@ -169,7 +169,7 @@ def test_what_is_no_method_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_methods_declare() -> None:
     quadratic = {name for name in METHODS if method_class(name).needs_quadratic}
-    assert quadratic == {"fast", "admm"}
+    assert quadratic == {"fast", "admm", "sources"}
     assert {name for name in METHODS if not method_class(name).uses_data_term} == {"richardson-lucy"}
     assert {name for name in METHODS if method_class(name).needs_full_precision} == {"certified"}
     tuned = {name for name in METHODS if method_class(name).iterations_for(torch.tensor([0.04])) is not None}

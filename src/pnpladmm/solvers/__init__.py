@@ -19,6 +19,7 @@ from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.registry import METHODS, make_method, method_class
 from pnpladmm.solvers.result import Result, Status
 from pnpladmm.solvers.richardson_lucy import RichardsonLucy
+from pnpladmm.solvers.sources import Sources
 from pnpladmm.solvers.state import PlugAndPlayState, State
 from pnpladmm.solvers.workspace import Workspace
 
@@ -41,6 +42,7 @@ __all__ = [
     "Progress",
     "Result",
     "RichardsonLucy",
+    "Sources",
     "State",
     "Status",
     "Workspace",
