@@ -23,6 +23,8 @@ EXTRAS = {
     "pycocotools": "experiments",
     "torchmetrics": "experiments",
     "deepinv": "bench",
+    "fastapi": "web",
+    "uvicorn": "web",
 }
 """Optional packages and the extra of pnpladmm that installs each."""
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pnpladmm.allocator import keep_memory
-from pnpladmm.cli import blurs, demo, estimate, restore
+from pnpladmm.cli import blurs, demo, estimate, restore, serve
 from pnpladmm.files import one_line
 from pnpladmm.tensors import InputError
 
@@ -34,7 +34,7 @@ def _root(
         raise typer.Exit
 
 
-for _group in (demo.app, restore.app, estimate.app, blurs.app):
+for _group in (demo.app, restore.app, estimate.app, blurs.app, serve.app):
     app.add_typer(_group)
 for _point in entry_points(group="pnpladmm.commands"):
     app.add_typer(_point.load(), name=_point.name)

@@ -21,6 +21,7 @@ from pnpladmm.report import summarise_certificate, write_restoration
 from pnpladmm.restoration import Restoration
 from pnpladmm.restore import restore_with
 from pnpladmm.solvers import Status
+from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 
 
@@ -85,7 +86,7 @@ def _words(job: Job, error: Exception) -> str:
     return f"{job.picture}: a fault of this program: {type(error).__name__}{place}: {error}"
 
 
-def run_job(job: Job, progress: bool = False) -> Outcome:
+def run_job(job: Job, progress: bool = False, callback: Callback | None = None) -> Outcome:
     """Restore one file, and write the picture, its job file and, if asked, its report."""
     check_apart(outputs_of(job), inputs_of(job))
     for path in job.files().values():
@@ -95,7 +96,7 @@ def run_job(job: Job, progress: bool = False) -> Outcome:
     for path in outputs_of(job):
         check_writable(path, least_size(picture, path))
     with only_writer_of(job.output):
-        return _run(job, picture, progress)
+        return _run(job, picture, progress, callback)
 
 
 def least_size(picture: Picture, path: str) -> int:
@@ -105,10 +106,10 @@ def least_size(picture: Picture, path: str) -> int:
     return 1 << 20 if path.endswith(".json") else (stored // 20 if packed else stored)
 
 
-def _run(job: Job, picture: Picture, progress: bool) -> Outcome:
+def _run(job: Job, picture: Picture, progress: bool, callback: Callback | None) -> Outcome:
     hashes = file_hashes(job)
     maps = {name: getattr(job, name) for name in FOR_BLUR_AND_MAPS}
-    restored = restore_with(job.options(), picture, job.blur, **maps, progress=progress)
+    restored = restore_with(job.options(), picture, job.blur, **maps, progress=progress, callback=callback)
     if restored.status is Status.STOPPED and not (job.keep_interrupted and len(restored.history)):
         raise Interrupted  # also where there is no iterate to be kept
     written = restored.save(job.output)

@@ -1,0 +1,67 @@
+"""The process that does the work: `python -m pnpladmm.web.worker` reads orders from stdin and answers on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+from pnpladmm.files import one_line
+from pnpladmm.tensors import InputError
+from pnpladmm.web.limits import Refused
+
+SHARE_OF_MEMORY = 0.8
+"""Of the machine's, for one process: a file that unpacks to more fails here and not everywhere."""
+
+
+def main() -> None:
+    """Do one order after the other until the server is gone."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints goes to the log
+    _bound_memory()
+    orders: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
+
+    def send(message: dict[str, Any]) -> None:
+        answers.write(json.dumps(message) + "\n")
+
+    while True:
+        order = json.loads(orders.get())
+        try:
+            from pnpladmm.web.tasks import TASKS
+
+            send({"done": TASKS[order.pop("task")](send, **order)})
+        except (InputError, Refused) as error:
+            send({"error": one_line(getattr(error, "message", str(error)))})
+        except MemoryError:
+            send({"error": "there is not enough memory for this: use a smaller picture, or fewer regions"})
+        except Exception as error:  # one order must not end the process
+            if "can't allocate memory" in str(error):
+                send({"error": "there is not enough memory for this: use a smaller picture, or fewer regions"})
+            else:
+                send({"error": f"unexpected: {type(error).__name__}: {one_line(str(error))}"})
+
+
+def _listen(orders: queue.Queue[str]) -> None:
+    """Take orders while the server lives. When it is gone, so is this process, whatever it is doing."""
+    for line in sys.stdin:
+        orders.put(line)
+    os._exit(3)
+
+
+def _bound_memory() -> None:
+    """Limit the data of this process, where the system can."""
+    try:
+        import resource
+
+        most = int(SHARE_OF_MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    except (ImportError, ValueError, OSError):
+        pass
+
+
+if __name__ == "__main__":
+    main()
