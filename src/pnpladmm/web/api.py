@@ -39,6 +39,7 @@ def state(desk: TheDesk) -> dict[str, Any]:
     """Version, limits, what is installed, and the projects, the one opened last first."""
     import pnpladmm as pl
     from pnpladmm.denoisers.shipped import is_installed
+    from pnpladmm.estimate import WAYS
 
     projects = [_brief(desk, name) for name in desk.projects.names()]
     limits = {"upload": desk.limits.upload, "pixels": desk.limits.pixels, "file": desk.limits.file}
@@ -46,7 +47,7 @@ def state(desk: TheDesk) -> dict[str, Any]:
         "version": pl.__version__,
         "limits": limits,
         "best": is_installed("drunet"),
-        "estimate": hasattr(pl, "estimate_blur"),
+        "estimate": "blind" in WAYS,
         "projects": projects,
     }
 
@@ -142,6 +143,12 @@ def drawn(desk: TheDesk, project: str, order: DrawnOrder) -> dict[str, Any]:
 def estimate(desk: TheDesk, project: str) -> dict[str, Any]:
     """Find the blur in the picture itself; the answer comes when it is found."""
     return desk.estimate(project)
+
+
+@router.get("/projects/{project}/estimate")
+def estimate_progress(desk: TheDesk, project: str) -> dict[str, Any]:
+    """What the search for the blur does now, and the share of it that is done."""
+    return desk.estimate_progress(project)
 
 
 @router.delete("/projects/{project}/estimate")

@@ -17,7 +17,7 @@ import yaml
 from pydantic import ValidationError
 
 from pnpladmm.blur.arrays import read_array
-from pnpladmm.blur.readers.blur_file import LARGEST
+from pnpladmm.blur.readers.blur_file import content_of
 from pnpladmm.files import replacing, write_text
 from pnpladmm.tensors import InputError
 from pnpladmm.web.brush import Mask, painted
@@ -125,19 +125,11 @@ def _copy(source: Path, target: Path) -> Path:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """The content of a blur file; aliases are refused, as the reader of blur files does."""
+    """The content of a blur file, read as the reader of blur files does; errors name no folder of this machine."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise Refused(422, "too long for a blur file")
-        text = path.read_text(encoding="utf-8")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise Refused(422, "not a blur file: write values out, without aliases (*)")
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise Refused(422, "not a blur file: it is no YAML") from None
-    if not isinstance(content, dict):
-        raise Refused(422, "not a blur file: give regions, or a file and its settings")
-    return content
+        return content_of(path)
+    except InputError as error:
+        raise Refused(422, str(error).replace(str(path), "the blur file")) from None
 
 
 FILE_KEYS = ("kernel", "kernels", "mask", "blur", "map", "labels", "positions")

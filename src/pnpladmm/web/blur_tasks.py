@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from pnpladmm.blur import Blur, Options, as_blur, describe, read_blur
+from pnpladmm.blur import Blur, Options, as_blur, describe, read_blur, write_blur
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.forms.kernel import uniform_kernel
 from pnpladmm.blur.readers.blur_file_regions import kernel as kernel_of
+from pnpladmm.estimate import Tell, estimate_blur
 from pnpladmm.files import replacing
 from pnpladmm.pictures import Picture
 from pnpladmm.tensors import InputError
@@ -144,16 +145,12 @@ def write_drawn(rows: list[list[float]], target: Path) -> dict[str, Any]:
     return {}
 
 
-def estimated(picture: Picture, target: Path) -> dict[str, Any]:
+def estimated(picture: Picture, target: Path, tell: Tell) -> dict[str, Any]:
     """The blur that the picture itself shows."""
-    import pnpladmm as pl
-
-    if not hasattr(pl, "estimate_blur"):
-        raise InputError("this version cannot find the blur by itself")
-    found = pl.estimate_blur(picture, way="blind")
-    values = _single(found)
-    _save(target, values.mean(0))
-    return {"notes": list(found.notes)}
+    found = estimate_blur(picture, "blind", callback=tell)
+    write_blur(target, found)
+    warnings = () if found.estimate is None else found.estimate.warnings
+    return {"notes": list(found.notes), "warnings": list(warnings)}
 
 
 def _save(target: Path, values: Array) -> None:

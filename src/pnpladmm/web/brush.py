@@ -19,9 +19,9 @@ def painted(
 ) -> Mask:
     """255 where strokes painted last, over what was there before; (H, W) from `origin` (x, y) of the picture on.
 
-    >>> mask = painted((4, 6), [Stroke(radius=0.6, points=[(1, 1), (4, 1)])])
-    >>> mask[1].tolist(), int(mask[3].max())
-    ([0, 255, 255, 255, 255, 0], 0)
+    >>> mask = painted((9, 12), [Stroke(radius=2, points=[(3, 4), (8, 4)])])
+    >>> mask[4].tolist()
+    [0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0]
     """
     height, width = size
     image = Image.new("L", (width, height)) if under is None else Image.fromarray(under)

@@ -42,6 +42,7 @@ class Desk:
         self._command = command
         self._tickets: OrderedDict[str, Ticket] = OrderedDict()
         self._estimate: tuple[str, Process] | None = None
+        self._progress: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def warm(self) -> None:
@@ -76,20 +77,30 @@ class Desk:
 
     def estimate(self, project: str) -> dict[str, Any]:
         """Find the blur in the picture, in a process that can be cancelled."""
-        identity, place = self.projects.new_file(project, "found in the picture", ".npy")
+        identity, place = self.projects.new_file(project, "found in the picture", ".npz")
         with self._lock:
             if self._estimate is not None:
                 raise Refused(409, "the blur of a picture is being looked for already")
             process = Process(self._command)
-            self._estimate = (project, process)
+            self._estimate, self._progress = (project, process), {"stage": "starting", "share": 0.0}
         try:
             done = process.ask(
-                "estimate", self.limits.estimate_seconds, path=str(self.projects.picture(project)), target=str(place)
-            )
+                "estimate", self.limits.estimate_seconds, self._heard,
+                path=str(self.projects.picture(project)), target=str(place),
+            )  # fmt: skip
         finally:
             process.kill()
             self._estimate = None
         return {**self.projects.add_file(project, identity, "found in the picture", place), **done}
+
+    def estimate_progress(self, project: str) -> dict[str, Any]:
+        """What the search for the blur does now, and the share of it that is done."""
+        if self._estimate is None or self._estimate[0] != project:
+            raise Refused(404, "nothing is being looked for")
+        return dict(self._progress)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        self._progress = message
 
     def cancel_estimate(self, project: str) -> None:
         """Stop looking for the blur."""

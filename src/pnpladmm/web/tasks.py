@@ -115,7 +115,11 @@ def write_blur(
 
 def estimate(send: Send, path: str, target: str) -> dict[str, Any]:
     """Find the blur in the picture alone."""
-    return blur_tasks.estimated(_read(path), Path(target))
+
+    def tell(what: str, share: float) -> None:
+        send({"stage": what, "share": share})
+
+    return blur_tasks.estimated(_read(path), Path(target), tell)
 
 
 def star(send: Send, path: str, x: float, y: float, side: int, target: str) -> dict[str, Any]:

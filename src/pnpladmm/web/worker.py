@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import sys
 import threading
 from typing import Any
@@ -35,14 +36,23 @@ def main() -> None:
 
             send({"done": TASKS[order.pop("task")](send, **order)})
         except (InputError, Refused) as error:
-            send({"error": one_line(getattr(error, "message", str(error)))})
+            send({"error": without_folders(getattr(error, "message", str(error)))})
         except MemoryError:
             send({"error": "there is not enough memory for this: use a smaller picture, or fewer regions"})
         except Exception as error:  # one order must not end the process
             if "can't allocate memory" in str(error):
                 send({"error": "there is not enough memory for this: use a smaller picture, or fewer regions"})
             else:
-                send({"error": f"unexpected: {type(error).__name__}: {one_line(str(error))}"})
+                send({"error": f"unexpected: {type(error).__name__}: {without_folders(str(error))}"})
+
+
+def without_folders(message: str) -> str:
+    """A message in one line, with the names of files but not of the folders that they lie in.
+
+    >>> without_folders("/home/me/projects/0123456789ab/picture.png is a damaged PNG, 3/4 of it")
+    'picture.png is a damaged PNG, 3/4 of it'
+    """
+    return one_line(re.sub(r"(?<!\S)(?:/[^/\s:]+)+/(?=[^/\s])", "", message))
 
 
 def _listen(orders: queue.Queue[str]) -> None:

@@ -51,6 +51,8 @@ SETTINGS = (
 FORMS = ("blur", "kernels", "map")
 LARGEST = 1 << 16
 """Bytes; a blur file is a page."""
+DEEPEST = 30
+"""Brackets in brackets. The YAML parser's time grows with the square of it, and more: minutes for a few thousand."""
 
 
 @READERS.register("blur-file")
@@ -65,7 +67,7 @@ class BlurFileReader:
 
     def read(self, path: Path, options: Options) -> Blur:
         """The blur that it describes, or the one in the file that it names."""
-        content = _load(path)
+        content = content_of(path)
         forms = [form for form in FORMS if form in content]
         if not forms:
             return _read_regions(path, content, options)
@@ -93,7 +95,8 @@ def _read_named(path: Path, form: str, content: dict[str, Any], options: Options
     return read_file(target, options)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def content_of(path: Path) -> dict[str, Any]:
+    """What a blur file says, before it is known whether that is a blur."""
     import yaml
 
     if path.stat().st_size > LARGEST:
@@ -101,6 +104,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         with reading(path):
             text = path.read_text(encoding="utf-8")
+            _check_depth(path, text)
             # A few aliases of aliases unfold to more than any memory holds.
             aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader))
             content = None if aliases else yaml.safe_load(text)
@@ -115,6 +119,14 @@ def _load(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not content:
         raise InputError(f"{path}: not a blur file: give regions, or a file and its settings")
     return content
+
+
+def _check_depth(path: Path, text: str) -> None:
+    depth = 0
+    for character in text:
+        depth = depth + 1 if character in "[{" else max(0, depth - 1) if character in "]}" else depth
+        if depth > DEEPEST:
+            raise InputError(f"{path}: not a blur file: {depth} brackets in one another")
 
 
 def _read_regions(path: Path, content: dict[str, Any], options: Options) -> Blur:
