@@ -91,13 +91,14 @@ def put_settings(desk: TheDesk, project: str, settings: Settings) -> dict[str, A
 @router.get("/projects/{project}/tiles/{level}/{row}/{column}")
 def picture_tile(desk: TheDesk, project: str, level: int, row: int, column: int) -> Response:
     """A tile of the picture, 512x512, 8 bits; level 0 has all pixels, each next one half as many per side."""
-    return _png(tile(desk.projects.path(project) / "tiles", level, row, column))
+    content = tile(desk.projects.path(project) / "tiles", level, row, column)
+    return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
 
 @router.get("/projects/{project}/runs/{number}/tiles/{level}/{row}/{column}")
 def result_tile(desk: TheDesk, project: str, number: int, level: int, row: int, column: int) -> Response:
     """A tile of a result."""
-    return _png(tile(desk.runs.folder(project, number) / "tiles", level, row, column))
+    return Response(tile(desk.runs.folder(project, number) / "tiles", level, row, column), media_type="image/png")
 
 
 @router.post("/projects/{project}/files")
@@ -166,10 +167,6 @@ def preview(desk: TheDesk, project: str, order: PreviewOrder) -> dict[str, Any]:
         "preview", desk.limits.preview_seconds, "preview", path=str(desk.projects.picture(project)),
         files=desk.files(project), shades=desk.projects.read(project)["picture"]["shades"], **values,
     )  # fmt: skip
-
-
-def _png(content: bytes) -> Response:
-    return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
 
 def _brief(desk: Desk, name: str) -> dict[str, Any]:
