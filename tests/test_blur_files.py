@@ -89,7 +89,10 @@ def test_centring_margins_and_background_are_reported(tmp_path: Path) -> None:
     assert any("recentred" in note for note in moved.notes)
 
     np.save(tmp_path / "b.npy", 1000 * KERNEL + 7)
-    assert any("background: border" in note for note in read_blur(tmp_path / "b.npy", SIZE).notes)
+    seen = read_blur(tmp_path / "b.npy", SIZE)
+    assert any("a camera's offset is subtracted (background: 0 keeps it): 7." in note for note in seen.notes)
+    assert np.allclose(seen.kernels[0, 0], KERNEL, atol=1e-3)
+    assert read_blur(tmp_path / "b.npy", SIZE, background=0).kernels.min() > 0.003
     clean = read_blur(tmp_path / "b.npy", SIZE, background=7.0)
     assert np.allclose(clean.kernels[0, 0], KERNEL, atol=1e-9)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pnpladmm.blur.arrays import Array
-from pnpladmm.blur.options import is_number, short
+from pnpladmm.blur.offsets import without_offset
 from pnpladmm.blur.resampling import check_scale, resampled
 from pnpladmm.tensors import InputError
 
@@ -17,8 +17,6 @@ EMPTY = 1e-7
 """Margins that hold less than this share of a kernel's absolute sum are empty."""
 OFF_CENTRE = 0.05
 """Pixels: offsets below this are not reported."""
-CONSTANT_RIM = 0.75
-"""A rim is a camera's offset if this share of its pixels lies within half of its median."""
 
 
 def condition(
@@ -32,13 +30,15 @@ def condition(
 ) -> tuple[Array, list[str]]:
     """Kernels of sum 1 (each channel its own), with empty margins cropped, and notes on what was done.
 
-    background : a level to subtract first (a camera's offset), or `border`: the median of each kernel's rim.
+    background : a level to subtract first (a camera's offset), or `border`: that of each kernel's outer part. None:
+        an offset is subtracted where one is seen (`offsets`).
     recentre : shift each kernel so that its centroid lies on the centre. Otherwise offsets are kept, and reported.
     scale : pixels of the picture per pixel of the kernels, (y, x): they are brought to the picture's pixels.
     """
     notes: list[str] = []
     kernels = as_bank(name, kernels)
-    kernels = _subtract(name, kernels, background, notes)
+    if normalise or background is not None:
+        kernels = without_offset(name, kernels, background, notes)
     if scale is not None and scale != (1.0, 1.0):
         check_scale(name, scale)
         before, kernels = kernels.shape[-2:], resampled(kernels, scale)
@@ -194,31 +194,6 @@ def spread(values: Array, form: str = ".4g") -> str:
     low, high = float(np.min(values)), float(np.max(values))
     texts = f"{low:{form}}", f"{high:{form}}"
     return texts[0] if texts[0] == texts[1] else f"{texts[0]} to {texts[1]}"
-
-
-def _subtract(name: str, kernels: Array, background: float | str | None, notes: list[str]) -> Array:
-    rim = np.ones(kernels.shape[-2:], dtype=bool)
-    rim[1:-1, 1:-1] = False
-    levels = np.median(kernels[..., rim], -1)
-    if background is None:
-        # An offset lifts the whole rim. The rim of a disc or a streak that fills its array has values of all sizes.
-        near = np.abs(kernels[..., rim] - levels[..., None]) <= 0.5 * np.abs(levels)[..., None]
-        shares = levels / np.abs(kernels).max((-2, -1)).clip(1e-300)
-        share = np.where(near.mean(-1) >= CONSTANT_RIM, shares, 0.0).max()
-        # A kernel of a few pixels is all rim, which says nothing about an offset.
-        if share > 0.01 and min(kernels.shape[-2:]) >= 7:
-            notes.append(
-                f"the rim stands at {100 * share:.2g} % of the peak: if that is a camera's offset, "
-                "subtract it (background: border)"
-            )
-        return kernels
-    if isinstance(background, str) and background == "border":
-        notes.append(f"background subtracted: the rim's median, {spread(levels)}")
-        return kernels - levels[..., None, None]
-    if not is_number(background):
-        raise InputError(f"{name}: background {short(background)}: give a number or border")
-    notes.append(f"background subtracted: {float(background):g}")
-    return kernels - float(background)
 
 
 def _centre(kernels: Array, recentre: bool, notes: list[str]) -> Array:

@@ -66,7 +66,8 @@ class Options:
     recentre : bool
         Shift each kernel so that its centroid lies on the centre. If false, offsets are kept and reported.
     background : float or "border", optional
-        A level to subtract from the kernels first (a camera's offset), or `border`: the median of each kernel's rim.
+        A level to subtract from the kernels first (a camera's offset), or `border`: that of each kernel's outer part.
+        If not given, an offset is subtracted where a constant rim shows one.
     oversampling : float or (float, float), optional
         Samples per detector pixel of the PSFs, or (y, x), where the pixel's own response is in the PSF already
         (effective PSFs, as photutils has them): it is taken at the centres of the detector's pixels.
