@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from astropy.io import fits
 from astropy.nddata import NDData
 from photutils.psf import GriddedPSFModel
@@ -21,6 +22,7 @@ from blur_cases import (
     unit,
 )
 from pnpladmm.blur import Blur, read_blur
+from pnpladmm.tensors import InputError
 
 X, Y = (4.0, 27.0, 55.0), (3.0, 41.0)
 PLACES = [(1, 1), (10, 20), (29, 40), (41, 4), (24, 27), (46, 58)]
@@ -241,10 +243,38 @@ def test_psfex(tmp_path: Path, step: float, side: int) -> None:
 def test_psfex_flux_is_normalised_once_and_said(tmp_path: Path) -> None:
     write_psfex(tmp_path / "a.psf", 0.65, 45, factor=0.65**2)  # samples of sum 1 instead of pixels of sum 1
     blur = read_blur(tmp_path / "a.psf", SIZE)
-    assert any("normalised: divided by 0.42" in note for note in blur.notes)
-    assert float(blur.psf_at(20, 30).sum()) == pytest.approx(1, abs=0.01)
+    assert any("normalised at every place: divided by its sum, 0.42" in note for note in blur.notes)
+    assert float(blur.psf_at(20, 30).sum()) == pytest.approx(1, abs=1e-5)
     raw = read_blur(tmp_path / "a.psf", SIZE, normalise=False)
     assert float(raw.psf_at(20, 30).sum()) == pytest.approx(0.65**2, rel=0.01)
+
+
+def test_psfex_sums_that_vary_over_the_field_are_one_at_every_place(tmp_path: Path) -> None:
+    """A polynomial whose sum varies by 10 % keeps the shape of its PSF at every place, with flux 1."""
+    planes = write_psfex(tmp_path / "a.psf", 1.0, 25)
+    with fits.open(tmp_path / "a.psf", mode="update") as hdus:
+        hdus[1].data["PSF_MASK"][0][1] += (0.05 * planes[0]).astype(np.float32)
+    blur = read_blur(tmp_path / "a.psf", SIZE)
+    (note,) = [note for note in blur.notes if "normalised at every place" in note]
+    low, high = (float(n) for n in note.partition("sum, ")[2].removesuffix(" over the field").split(" to "))
+    assert high - low > 0.08
+    raw = read_blur(tmp_path / "a.psf", SIZE, normalise=False)
+    for row, column in PLACES:
+        psf, kept = blur.psf_at(row, column), raw.psf_at(row, column)
+        assert float(psf.sum()) == pytest.approx(1, abs=1e-5)
+        assert torch.allclose(psf, kept / kept.sum(), atol=1e-6)
+
+
+def test_psfex_models_that_are_empty_or_of_another_field_are_refused(tmp_path: Path) -> None:
+    """PSFEx writes a file even where it accepted no star: PSF_SAMP 0 and planes of 0."""
+    write_psfex(tmp_path / "a.psf", 1.0, 25, factor=0.0, PSF_SAMP=0.0, ACCEPTED=0)
+    with pytest.raises(InputError, match="PSFEx accepted 0 stars"):
+        read_blur(tmp_path / "a.psf", SIZE)
+    planes = write_psfex(tmp_path / "b.psf", 1.0, 25)
+    with fits.open(tmp_path / "b.psf", mode="update") as hdus:
+        hdus[1].data["PSF_MASK"][0][1] = planes[0]
+    with pytest.raises(InputError, match="must be above 0 everywhere"):
+        read_blur(tmp_path / "b.psf", SIZE)
 
 
 def test_psfex_constant_and_several_chips(tmp_path: Path) -> None:

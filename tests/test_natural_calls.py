@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from astropy.io import fits
 from PIL import Image
 
 import pnpladmm as pl
@@ -291,3 +292,32 @@ def test_one_iteration_is_not_several() -> None:
     problem = pl.Problem(torch.rand(1, 1, 8, 8), pl.Mask(torch.ones(8, 8)), pl.Gaussian(0.1))
     method = pl.LADMM.certified(pl.load_denoiser("tv"), problem, 0.05)
     assert "after 1 iteration of LADMM" in repr(pl.solve(problem, method, iterations=1, tolerance=0))
+
+
+def test_gain_and_its_inverse_are_the_same(tmp_path: Path) -> None:
+    """Electrons per count, as headers have it, or counts per electron; only one of them."""
+    y = np.random.default_rng(0).poisson(200, (40, 40)) / 4.0
+    options = {"denoiser": "tv", "iterations": 2}
+    one = pl.restore(y, np.ones((3, 3)), gain=0.25, background=3.0, **options)
+    other = pl.restore(y, np.ones((3, 3)), electrons_per_count=4, background=3.0, **options)
+    assert torch.equal(one.image, other.image)
+    with pytest.raises(pl.InputError, match="each is the inverse of the other"):
+        pl.restore(y, np.ones((3, 3)), gain=4, electrons_per_count=4, **options)
+    with pytest.raises(pl.InputError, match="electrons_per_count = 0"):
+        pl.restore(y, np.ones((3, 3)), electrons_per_count=0, **options)
+    done = pl.simulate(y, np.ones((3, 3)), gain=0.5, seed=1)
+    again = pl.simulate(y, np.ones((3, 3)), electrons_per_count=2, seed=1)
+    assert torch.equal(done.picture.pixels, again.picture.pixels)
+
+
+@pytest.mark.parametrize(("unit", "told"), [("adu", True), (None, True), ("MJy/sr", False)])
+def test_a_gain_in_the_header_is_a_hint(tmp_path: Path, unit: str | None, told: bool) -> None:
+    hdu = fits.PrimaryHDU(np.random.default_rng(0).normal(100, 3, (40, 40)).astype(np.float32))
+    hdu.header["GAIN"] = 3.7
+    if unit:
+        hdu.header["BUNIT"] = unit
+    hdu.writeto(tmp_path / "a.fits")
+    found = pl.restore(tmp_path / "a.fits", np.ones((3, 3)), denoiser="tv", iterations=2)
+    assert any("electrons_per_count=3.7" in note for note in found.notes) is told
+    quiet = pl.restore(tmp_path / "a.fits", np.ones((3, 3)), denoiser="tv", iterations=2, electrons_per_count=3.7)
+    assert not any("electrons_per_count=3.7" in note for note in quiet.notes)

@@ -33,6 +33,7 @@ def restore(
     mask: Any = None,
     saturation: bool = True,
     gain: float | None = None,
+    electrons_per_count: float | None = None,
     background: float = 0.0,
     variance: Any = None,
     linear: bool = False,
@@ -76,8 +77,10 @@ def restore(
     saturation : bool
         Leave pixels at the top of an integer type's range out.
     gain, background : float
-        Poisson data: what one count adds, and the level that no blur touches, in the numbers of the file or array.
-        The background is taken off.
+        Poisson data: what one electron (a detected photon) adds, and the level that no blur touches, in the numbers of
+        the file or array. The background is taken off.
+    electrons_per_count : float, optional
+        The inverse of `gain`: what astronomers and camera makers call gain, in electrons per ADU.
     variance : path, array or float, optional
         The variance of the noise, in the numbers of the file or array, squared.
     linear : bool
@@ -125,6 +128,7 @@ def restore(
         boundary=boundary,
         saturation=saturation,
         gain=gain,
+        electrons_per_count=electrons_per_count,
         background=background,
         has_variance=variance is not None,
         linear=linear,

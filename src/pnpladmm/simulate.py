@@ -12,7 +12,7 @@ from pnpladmm.blur import Blur
 from pnpladmm.operators import Boundary
 from pnpladmm.pictures import Picture
 from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for
-from pnpladmm.restoration.options import check_scale
+from pnpladmm.restoration.options import check_scale, one_gain
 from pnpladmm.tensors import InputError, check_positive, type_words
 
 
@@ -36,6 +36,7 @@ def simulate(
     labels: Any = None,
     positions: Any = None,
     psf_scale: float | None = None,
+    electrons_per_count: float | None = None,
     axes: str | None = None,
 ) -> Simulation:
     """Blur a sharp picture, then add noise.
@@ -47,7 +48,9 @@ def simulate(
     noise : float
         Standard deviation of Gaussian noise, for pictures in [0, 1].
     gain, background : float
-        Counts instead: what one adds, and the level below them, in the numbers of the file or array.
+        Counts instead: what one electron adds, and the level below them, in the numbers of the file or array.
+    electrons_per_count : float, optional
+        The inverse of `gain`.
     boundary : {"unknown", "circular", "replicate", "reflect", "zero"}
         With `unknown` the border, whose light comes from outside the picture, is cut off: the result is smaller by
         the size of the kernels less one, and so is the blur that is returned with it.
@@ -66,6 +69,7 @@ def simulate(
     >>> done.picture.pixels.shape, done.blur.size
     (torch.Size([1, 1, 28, 28]), (28, 28))
     """
+    gain = one_gain(gain, electrons_per_count)
     return simulate_with(
         1.0, picture, blur, noise, gain, background, boundary, seed, labels, positions, psf_scale, axes
     )

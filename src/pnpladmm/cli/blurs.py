@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnpladmm.cli.options import BlurFile, Labels, Positions, PsfScale
+from pnpladmm.cli.options import BlurFile, ElectronsPerCount, Gain, Labels, Positions, PsfScale
 from pnpladmm.locks import check_files
 from pnpladmm.tensors import InputError
 
@@ -51,7 +51,8 @@ def simulate(
         Path, typer.Option("--out", "-o", help="Blurred picture; the blur is written beside it as .blur.npz.")
     ],
     noise: Annotated[float, typer.Option(min=0, help="Standard deviation on the 0-255 scale.")] = 0.0,
-    gain: Annotated[float | None, typer.Option(help="Poisson data: what one count adds, in the file's units.")] = None,
+    gain: Gain = None,
+    electrons_per_count: ElectronsPerCount = None,
     background: Annotated[float, typer.Option(min=0, help="Level added to the counts, in the file's units.")] = 0.0,
     boundary: Annotated[
         str, typer.Option(help="unknown (the border is cut off), circular, replicate, reflect or zero.")
@@ -66,6 +67,7 @@ def simulate(
     from pnpladmm.files import check_writable
     from pnpladmm.pictures import check_output, read_picture, write_picture
     from pnpladmm.pictures.selection import without_selection
+    from pnpladmm.restoration.options import one_gain
     from pnpladmm.simulate import simulate_with
 
     given = [without_selection(path) for path in (picture, blur, labels, positions) if path is not None]
@@ -78,7 +80,7 @@ def simulate(
         sharp,
         blur,
         noise,
-        gain,
+        one_gain(gain, electrons_per_count),
         background,
         boundary,  # type: ignore[arg-type]  # a wrong name is refused with a sentence
         seed,

@@ -15,6 +15,12 @@ _DENOISERS = f"{', '.join(DENOISERS)}, or a file of weights"
 BlurFile: TypeAlias = Annotated[Path, typer.Option("--blur", "-b", help="Blur file.")]
 Labels: TypeAlias = Annotated[Path | None, typer.Option(help="Map of which kernel of a stack acts where.")]
 Positions: TypeAlias = Annotated[Path | None, typer.Option(help="CSV of x, y: where each PSF of a stack was measured.")]
+Gain: TypeAlias = Annotated[
+    float | None, typer.Option(help="Poisson data: what one electron adds, in the file's units.")
+]
+ElectronsPerCount: TypeAlias = Annotated[
+    float | None, typer.Option(help="Poisson data: the gain in electrons per ADU, the inverse of --gain.")
+]
 PsfScale: TypeAlias = Annotated[
     float | None, typer.Option(help="Size of a PSF pixel in picture pixels (0.25: sampled 4 times as finely).")
 ]

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from pnpladmm.cli.options import Boundary, Certify, Denoiser, Device, Iterations, Labels, Method, Positions, PsfScale
+from pnpladmm.cli.options import (
+    Boundary,
+    Certify,
+    Denoiser,
+    Device,
+    ElectronsPerCount,
+    Gain,
+    Iterations,
+    Labels,
+    Method,
+    Positions,
+    PsfScale,
+)
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +59,8 @@ def restore(
     boundary: Boundary = "unknown",
     mask: Annotated[Path | None, typer.Option(help="Picture that is not 0 on dead pixels.")] = None,
     saturation: Annotated[bool, typer.Option(help="Leave saturated pixels of integer files out.")] = True,
-    gain: Annotated[float | None, typer.Option(help="Poisson data: what one count adds, in the file's units.")] = None,
+    gain: Gain = None,
+    electrons_per_count: ElectronsPerCount = None,
     background: Annotated[float, typer.Option(help="Poisson data: level that no blur touches; it is taken off.")] = 0.0,
     variance: Annotated[
         Path | None, typer.Option(help="Map of the noise variance, in the file's units squared.")

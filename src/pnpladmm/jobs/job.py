@@ -42,6 +42,7 @@ class Job:
     mask: str | None = None
     saturation: bool = True
     gain: float | None = None
+    electrons_per_count: float | None = None
     background: float = 0.0
     variance: str | None = None
     linear: bool = False

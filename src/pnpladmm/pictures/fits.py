@@ -114,7 +114,9 @@ def read(path: Path, name: str, max_bytes: int, extension: Extension | None = No
         variance=None if variance is None else variance.reshape(stack),
         dead=None if dead is None else dead.reshape(stack),
         colour="rgb" if is_colour else "grey",
-        metadata=Metadata(transfer="light", pixel_scale=on_the_sky(header), native=frame),
+        metadata=Metadata(
+            transfer="light", pixel_scale=on_the_sky(header), electrons_per_count=_gain(header), native=frame
+        ),
         notes=(*notes, *said),
     )
 
@@ -170,6 +172,14 @@ def _check(hdu: Any, size: int, name: str, max_bytes: int) -> None:
     needed = place["datLoc"] + (place["datSpan"] if _is_compressed(hdu) else hdu.size)
     if needed > size:
         raise InputError(f"{name} is cut off: its image needs {needed} bytes, the file has {size}")
+
+
+def _gain(header: Any) -> float | None:
+    """Electrons per count that the header states, where the picture is in counts."""
+    if str(header.get("BUNIT", "")).strip().lower() not in ("", "adu", "dn", "count", "counts", "ct"):
+        return None
+    found = (header.get(key) for key in ("EGAIN", "GAIN", "CCDGAIN"))
+    return next((float(g) for g in found if isinstance(g, int | float) and 0 < g < 1e4 and g is not True), None)
 
 
 def _is_compressed(hdu: Any) -> bool:

@@ -42,6 +42,7 @@ class Metadata:
     `jpeg_table` says how coarsely a JPEG file is quantised: the steps for brightness, eight rows for the vertical
     frequencies of the picture as it is shown, in grey levels of 255. It is empty for other files.
     `history` are lines on what was done to the picture, for formats that keep such a record (FITS).
+    `electrons_per_count` is what a header calls gain: a hint, because programs that scale pictures leave it as it was.
     `pixel_scale` is the size of a pixel on the sky or in the specimen, where the file states it.
     """
 
@@ -53,6 +54,7 @@ class Metadata:
     jpeg_table: tuple[tuple[int, ...], ...] = ()
     pixel_scale: PixelScale | None = None
     history: tuple[str, ...] = ()
+    electrons_per_count: float | None = None
     native: object | None = field(default=None, repr=False)
     native_for: tuple[object, ...] = field(default=(), repr=False)
 

@@ -35,6 +35,7 @@ class Options:
     boundary: Boundary = "unknown"
     saturation: bool = True
     gain: float | None = None
+    electrons_per_count: float | None = None
     background: float = 0.0
     has_variance: bool = False
     linear: bool = False
@@ -43,6 +44,7 @@ class Options:
     """White on the scale of `noise`: 1, or 255 on the command line."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "gain", one_gain(self.gain, self.electrons_per_count))
         least = self.method_class.fewest_iterations
         check_boundary(self.boundary)
         self._check_denoiser()
@@ -93,6 +95,20 @@ class Options:
             _number("gain", self.gain)
         if not _is_number(self.background) or not math.isfinite(self.background) or self.background < 0:
             raise InputError(f"background = {self.background}: give a finite number that is not negative")
+
+
+def one_gain(gain: Any, electrons_per_count: Any) -> Any:
+    """What one photon adds in the numbers of the file, from either way of saying it; None where neither is."""
+    if electrons_per_count is None:
+        return gain
+    _number("electrons_per_count", electrons_per_count)
+    inverse = 1 / float(electrons_per_count)
+    if gain is not None and gain != inverse:
+        raise InputError(
+            f"gain = {gain} beside electrons_per_count = {electrons_per_count}: each is the inverse of the other, "
+            "give one of them"
+        )
+    return inverse
 
 
 def noise_levels(noise: Any, white: float = 1.0) -> Tensor | None:

@@ -70,6 +70,11 @@ def run(
     wide = too_wide(given.picture, blur)
     known = blur.notes if isinstance(blur, Blur) else ()
     notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
+    hint = given.picture.metadata.electrons_per_count
+    if hint is not None and options.takes_errors_of_file and given.picture.quality is None:
+        notes.append(
+            f"its header states a gain of {hint:g}: electrons_per_count={hint:g} would use it, if it still holds"
+        )
     image = torch.cat([image, left])
     return Restoration(
         **joined([d.result for d in done], image, len(left)),

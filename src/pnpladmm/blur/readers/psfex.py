@@ -7,7 +7,7 @@ counted from 1, with `x = (X - POLZERO1) / POLSCAL1` and y likewise,
 
 One sample is PSF_SAMP detector pixels. PSFEx itself takes detector pixels from it by a Lanczos-3 interpolation at
 their centres (the pixel's own response is in the model), the source at sample `w // 2`; so does this reader.
-The weights are polynomials: negative somewhere, and not summing to one.
+The weights are polynomials, divided by the sum of the PSF at each place: negative somewhere, and not summing to one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from pnpladmm.files import optional
 from pnpladmm.tensors import InputError
 
 LANCZOS = 3
+MOST_UNEVEN = 5.0
+"""The largest sum over the field by the smallest: beyond it the polynomial does not describe this field."""
 
 
 @READERS.register("psfex")
@@ -72,7 +74,7 @@ def read_psfex(path: Path, options: Options) -> Blur:
     kernels, weights = resample(planes, step)[:, None], polynomials(degree, zero, scale, size)
     if options.recentre:
         raise InputError(f"{path}: PSFEx models are centred by PSFEx: do not recentre")
-    kernels = _normalised(str(path), kernels, weights, options, notes)
+    weights = _normalised(str(path), kernels, weights, options, notes)
     _, found = condition(
         str(path), np.tensordot(weights.mean((1, 2), dtype=float), kernels, 1), normalise=False, crop=False
     )
@@ -175,14 +177,22 @@ def _polynomial(name: str, header: Any, count: int) -> tuple[int, Array, Array]:
 
 
 def _normalised(name: str, kernels: Array, weights: Array, options: Options, notes: list[str]) -> Array:
-    """One factor for all, so that the PSF sums to 1 in the mean over the field; its variation is the model's."""
+    """Weights with which the PSF sums to 1 at every place: a star keeps its flux wherever it lies.
+
+    PSFEx fits shapes; that the sum of its polynomial varies over the field is an error of the fit, or light that its
+    stamps cut off.
+    """
     sums = np.tensordot(kernels.sum((1, 2, 3)).astype(np.float32), weights, 1)
-    mean = float(sums.mean(dtype=float))
-    if options.normalise:
-        if mean <= 0:
-            raise InputError(f"{name}: the PSF sums to {mean:.3g} in the mean over the field: it must be above 0")
-        if abs(mean - 1) > 1e-3:
-            notes.append(f"normalised: divided by {mean:.4g}, its mean sum over the field, so that brightness is kept")
-        kernels, sums = kernels / mean, sums / mean
-    notes.append(f"the PSF sums to {spread(sums)} over the field")
-    return kernels
+    if not options.normalise:
+        notes.append(f"the PSF sums to {spread(sums)} over the field, kept as it is")
+        return weights
+    lowest, highest = float(sums.min()), float(sums.max())
+    if lowest <= 0 or highest > MOST_UNEVEN * lowest:
+        raise InputError(
+            f"{name}: the PSF sums to {lowest:.3g} to {highest:.3g} over the field: it must be above 0 everywhere; "
+            "does the model belong to a picture of this size?"
+        )
+    if max(abs(lowest - 1), abs(highest - 1)) > 1e-3:
+        notes.append(f"normalised at every place: divided by its sum, {spread(sums)} over the field")
+    result: Array = (weights / sums).astype(np.float32)
+    return result
