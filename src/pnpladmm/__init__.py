@@ -49,6 +49,7 @@ from pnpladmm.solvers import (
     load_state,
     save_state,
     solve,
+    solve_with_gradients,
 )
 from pnpladmm.tensors import InputError
 
@@ -99,6 +100,7 @@ __all__ = [
     "save_state",
     "simulate",
     "solve",
+    "solve_with_gradients",
     "write_blur",
     "write_picture",
 ]

@@ -134,6 +134,16 @@ class GradientStepDenoiser(NetworkDenoiser):
         """The largest eigenvalue of `J_D - I`, (B,): by how much `D` enlarges a small difference from `v`."""
         return self.top_eigenpair(v, sigma, products, end=-1).value
 
+    def jacobian_product(self, v: Tensor, sigma: PerPicture, u: Tensor, /) -> Tensor:
+        """`J_D(v) u = u - gamma (Hessian of g at v) u`."""
+        sigmas = self._check(v, sigma)
+        found = torch.empty_like(u)
+        with torch.no_grad(), full_precision():
+            for part in self._parts(v):
+                direction = u[part].to(self.device, self.precision)
+                found[part] = (direction - self._hessian(v[part], sigmas[part])(direction)).to(u)
+        return found
+
     def top_eigenpair(
         self,
         v: Tensor,

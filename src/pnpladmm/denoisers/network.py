@@ -123,7 +123,7 @@ class NetworkDenoiser:
         unchanged = (sigmas == 0).reshape(-1, 1, 1, 1)
         if not bool(unchanged.any()):
             return restored
-        return torch.where(unchanged.to(x.device, non_blocking=True), x.detach(), restored)
+        return torch.where(unchanged.to(x.device, non_blocking=True), x, restored)
 
     def _apply(self, channels: int, x: Tensor, sigmas: Tensor) -> Tensor:
         """Run the network of `channels` channels on x, in its dtype, at its stride and scale."""
@@ -134,7 +134,8 @@ class NetworkDenoiser:
         step = 1 if self.device.type == "cpu" else max(1, GPU_PIXELS // (height * width))
         restored = torch.empty_like(x, memory_format=torch.contiguous_format)
         exact = full_precision() if self.precision == torch.float32 else nullcontext()
-        with torch.inference_mode(), exact:
+        differentiable = torch.is_grad_enabled() and x.requires_grad
+        with nullcontext() if differentiable else torch.inference_mode(), exact:
             for start in range(0, len(x), step):
                 part = slice(start, start + step)
                 scaled = x[part].to(self.device)

@@ -224,17 +224,23 @@ class SpatiallyVaryingBlur(LinearOperator):
         return BankData(data.kernels.flip(-2, -1), self.weights.to(data.weights), "observed")
 
     def _bank(self, like: Tensor) -> Bank:
+        if torch.is_grad_enabled() and (self.kernels.requires_grad or self.weights.requires_grad):
+            return self._make_bank(like)  # part of the graph of autograd, which serves once
         key = (like.device, like.dtype)
         if key not in self._banks:
-            data = self._bank_data(like)
-            weights_on: Domain = "observed" if self.order == "convolve-then-weight" else "extended"
-            plain = BankData(self.kernels.to(data.kernels), self.weights.to(data.weights), weights_on)
-            bank: Bank = make_bank(data, self.observed, like, plain if self.boundary == "circular" else None)
-            if self._turned and not self._whole(bank):
-                extension = cast(Extension, self.extension)
-                bank = TransposedBank(bank, Extension("circular", self.scene, extension.after, extension.before))
-            self._banks[key] = bank
+            with torch.no_grad():
+                self._banks[key] = self._make_bank(like)
         return self._banks[key]
+
+    def _make_bank(self, like: Tensor) -> Bank:
+        data = self._bank_data(like)
+        weights_on: Domain = "observed" if self.order == "convolve-then-weight" else "extended"
+        plain = BankData(self.kernels.to(data.kernels), self.weights.to(data.weights), weights_on)
+        bank: Bank = make_bank(data, self.observed, like, plain if self.boundary == "circular" else None)
+        if self._turned and not self._whole(bank):
+            extension = cast(Extension, self.extension)
+            return TransposedBank(bank, Extension("circular", self.scene, extension.after, extension.before))
+        return bank
 
     def _whole(self, bank: Bank) -> bool:
         """Does the bank take the picture without an extension?"""

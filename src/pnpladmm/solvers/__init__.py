@@ -8,6 +8,7 @@ from pnpladmm.solvers.annealed import Annealed
 from pnpladmm.solvers.certificate import Certificate, Level
 from pnpladmm.solvers.checkpoint import load_state, save_state
 from pnpladmm.solvers.fista import FISTA
+from pnpladmm.solvers.gradients import solve_with_gradients
 from pnpladmm.solvers.history import History
 from pnpladmm.solvers.ista import ISTA
 from pnpladmm.solvers.ladmm import LADMM
@@ -51,4 +52,5 @@ __all__ = [
     "method_class",
     "save_state",
     "solve",
+    "solve_with_gradients",
 ]

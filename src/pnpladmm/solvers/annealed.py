@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from pnpladmm.denoisers.base import Denoiser, Promise, promise_of
 from pnpladmm.solvers.certificate import Theorem
-from pnpladmm.solvers.data_step import DataStep
+from pnpladmm.solvers.data_step import DataSolver, DataStep
 from pnpladmm.solvers.ladmm import LADMM
 from pnpladmm.solvers.method import Method, PlugAndPlay, Settings
 from pnpladmm.solvers.problem import Problem
@@ -176,9 +177,13 @@ class Annealed(PlugAndPlay[AnnealedState]):
 
     def step_in(self, workspace: Workspace | None, problem: Problem, state: AnnealedState) -> AnnealedState:
         """The two equations above; the workspace keeps the system, of which only `a` changes."""
+        return self.step_by(partial(DataStep.solve, workspace=workspace), problem, state)
+
+    def step_by(self, solved: DataSolver, problem: Problem, state: AnnealedState) -> AnnealedState:
+        """The two equations above, with `solved` for the first one."""
         s, sigma = state, self.sigma_at(state.iteration)
         a = per_picture(self.mu_at(s.iteration) / sigma**2, s.x)
-        z, g = self.data_step(problem, s.iteration).solve(a, s.x, s.z, s.g, workspace)
+        z, g = solved(self.data_step(problem, s.iteration), a, s.x, s.z, s.g)
         # The first step leads away from the blurred start and shows no trend to extrapolate.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()

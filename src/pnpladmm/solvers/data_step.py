@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -103,3 +104,7 @@ class DataStep:
             change, r = self.planes.join(change), self.planes.join(r)
         z = z + change
         return z, torch.addcmul(r, a, v - z, value=-1)
+
+
+DataSolver: TypeAlias = Callable[[DataStep, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""`(step, a, v, z, g) -> (z, g)`: `DataStep.solve`, or another way to do it."""
