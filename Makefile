@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format
+.PHONY: demo test lint format docs
 
 .venv/ready: pyproject.toml weights/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -20,6 +20,10 @@ lint: .venv/ready
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env docs docs/_build/html
 
 format: .venv/ready
 	$(BIN)/ruff check --fix

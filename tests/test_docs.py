@@ -31,7 +31,7 @@ def pages(paths: list[Path]) -> Any:
 
 
 def test_there_are_pages() -> None:
-    assert len(GUIDE) == 8
+    assert len(GUIDE) >= 8
     assert len(REFERENCE) >= 5
 
 
@@ -50,7 +50,7 @@ def anchors(page: Path) -> set[str]:
 @pages(PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(without_code(page.read_text())):
-        if re.match(r"[a-z]+:", target):
+        if re.match(r"[a-z]+:|gallery/", target):  # the gallery is made by `make docs`
             continue
         name, _, anchor = target.partition("#")
         file = (page.parent / name).resolve() if name else page

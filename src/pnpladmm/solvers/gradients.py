@@ -104,8 +104,9 @@ def solve_with_gradients(
     """
     if not isinstance(method, PlugAndPlay):
         raise InputError(f"{method.name} passes no gradients: use a method with a denoiser, such as fast or certified")
-    if isinstance(method, ByDataSteps):
-        return _through_schedule(problem, method, iterations or method.length)
+    scheduled: object = method
+    if isinstance(scheduled, ByDataSteps):
+        return _through_schedule(problem, scheduled, iterations or scheduled.length)
     return _at_fixed_point(problem, method, iterations or 1000, tolerance)
 
 
