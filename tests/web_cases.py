@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -22,6 +23,7 @@ class Server:
     """`pnpladmm serve`, and a client that has its key."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
         command = [sys.executable, "-m", "pnpladmm", "serve", "--port", "0", "--no-browser", "--folder", str(folder)]
         self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -100,3 +102,16 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def picture_file(path: Path, pixels: np.ndarray) -> Path:
+    """8-bit pixels as a 16-bit PNG with a colour profile, under any name."""
+    from PIL import ImageCms
+
+    from pnpladmm.pictures import Picture, write_picture
+    from pnpladmm.pictures.metadata import Metadata
+
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    picture = Picture.from_array(pixels.astype(np.uint16) * 257)
+    write_picture(path, dataclasses.replace(picture, metadata=Metadata(icc=profile)))
+    return path

@@ -60,7 +60,8 @@ class Guard:
         self._now += 1
         try:
             self._check(scope)
-            await self._app(scope, self._bounded(scope, receive), _with_headers(scope, send))
+            body = Body(scope, receive, self._most(scope), self._limits.chunk_seconds)
+            await self._app(scope, body.receive, _answering(scope, send, body))
         except Refused as error:
             await refuse(scope, send, error)
         finally:
@@ -94,24 +95,33 @@ class Guard:
             return self._limits.upload
         return self._limits.file if scope["path"].endswith("/files") else self._limits.json
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        taken, most, asked = 0, self._most(scope), False
 
-        async def bounded() -> Message:
-            nonlocal taken, asked
-            if asked:  # the whole body is there: what comes now is that the client left
-                return await receive()
-            try:
-                message = await asyncio.wait_for(receive(), self._limits.chunk_seconds)
-            except TimeoutError:
-                raise Refused(408, "the request did not come to its end") from None
-            taken += len(message.get("body", b""))
-            asked = not message.get("more_body", False)
-            if taken > most:
-                raise Refused(413, f"this is too large: at most {most >> 20} MiB")
-            return message
+class Body:
+    """The body of a request: what comes is counted, and must not stop coming."""
 
-        return bounded
+    def __init__(self, scope: Scope, receive: Receive, most: int, seconds: float) -> None:
+        self._receive, self._most, self._seconds, self._taken = receive, most, seconds, 0
+        headers = dict(scope["headers"])
+        self.is_there = headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers
+        """Whether all of it has come."""
+        self.error: Refused | None = None
+
+    async def receive(self) -> Message:
+        """The next part; when all is there, that the client left."""
+        try:
+            message = await asyncio.wait_for(self._receive(), None if self.is_there else self._seconds)
+        except TimeoutError:
+            raise self._refused(408, "the request did not come to its end") from None
+        self._taken += len(message.get("body", b""))
+        if message["type"] == "http.request":
+            self.is_there = not message.get("more_body", False)
+        if self._taken > self._most:
+            raise self._refused(413, f"this is too large: at most {self._most >> 20} MiB")
+        return message
+
+    def _refused(self, status: int, message: str) -> Refused:
+        self.is_there, self.error = False, Refused(status, message)
+        return self.error
 
 
 async def refuse(scope: Scope, send: Send, error: Refused) -> None:
@@ -123,13 +133,21 @@ async def refuse(scope: Scope, send: Send, error: Refused) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _with_headers(scope: Scope, send: Send) -> Send:
+def _answering(scope: Scope, send: Send, body: Body) -> Send:
+    """Sends an answer with the headers that all have, or the refusal of the body instead of it."""
+
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        starts = message["type"] == "http.response.start"
+        if body.error is not None:
+            if starts:
+                await refuse(scope, send, body.error)
+            return
+        if starts:
             given = [(k, v) for k, v in message.get("headers", []) if k.lower() not in dict(HEADERS)]
             named = {k.lower() for k, _ in given}
             store = [] if b"cache-control" in named else [(b"cache-control", b"no-store")]
-            message["headers"] = [*given, *HEADERS, *store]
+            rest = [] if body.is_there else [(b"connection", b"close")]  # it will not be read
+            message["headers"] = [*given, *HEADERS, *store, *rest]
         await send(message)
 
     return sending

@@ -59,7 +59,7 @@ def serve(
         say(f"Projects are kept in {desk.projects.folder}. Stop with Ctrl-C.")
         if browser:
             threading.Timer(0.5, webbrowser.open, (address,)).start()
-        _run(make_app(desk, token, number), listening, limits)
+        asyncio.run(make_server(make_app(desk, token, number), limits).serve(sockets=[listening]))
     finally:
         desk.close()
 
@@ -92,7 +92,8 @@ def _listen(port: int | None) -> socket.socket:
     raise InputError(f"port {port}: it is taken by another program: give another one, or leave it out")
 
 
-def _run(app: Any, listening: socket.socket, limits: Limits) -> None:
+def make_server(app: Any, limits: Limits) -> Any:
+    """The server (uvicorn) of an application."""
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -112,4 +113,4 @@ def _run(app: Any, listening: socket.socket, limits: Limits) -> None:
         app, http=Protocol, ws="none", lifespan="off", log_level="warning", access_log=False, server_header=False,
         date_header=False, timeout_graceful_shutdown=GRACE, timeout_keep_alive=30,
     )  # fmt: skip
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+    return uvicorn.Server(config)

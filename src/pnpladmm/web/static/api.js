@@ -1,6 +1,7 @@
 // Calls to the server. The key comes with the address that `pnpladmm serve` printed; it is kept for this tab alone.
 
 const KEY = 'pnpladmm-key';
+const MOST_KEPT_ALIVE = 15000; // characters; a browser refuses 64 KiB and more
 
 function takeKey() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -18,12 +19,16 @@ export class ServerError extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-async function send(method, path, {json, body, signal} = {}) {
+async function send(method, path, {json, body, signal, keepalive} = {}) {
   const headers = {Authorization: `Bearer ${key}`};
-  if (json !== undefined) headers['Content-Type'] = 'application/json';
+  if (json !== undefined) {
+    headers['Content-Type'] = 'application/json';
+    body = JSON.stringify(json);
+  }
+  keepalive &&= body.length < MOST_KEPT_ALIVE;
   let answer;
   try {
-    answer = await fetch(`/api${path}`, {method, headers, body: json !== undefined ? JSON.stringify(json) : body, signal});
+    answer = await fetch(`/api${path}`, {method, headers, body, signal, keepalive});
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new ServerError(0, 'The server does not answer. Is pnpladmm serve still running?');
@@ -38,7 +43,7 @@ async function send(method, path, {json, body, signal} = {}) {
 
 export const get = async (path, options) => (await send('GET', path, options)).json();
 export const post = async (path, json = {}, options = {}) => (await send('POST', path, {json, ...options})).json();
-export const put = async (path, json) => (await send('PUT', path, {json})).json();
+export const put = async (path, json, options) => (await send('PUT', path, {json, ...options})).json();
 export const remove = async (path) => (await send('DELETE', path)).json();
 
 export async function upload(path, file, name) {

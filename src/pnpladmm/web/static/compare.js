@@ -4,7 +4,7 @@ import {bitmap} from './api.js';
 import {$, choice} from './dom.js';
 import {draggable} from './pointer.js';
 import {Tiles} from './tiles.js';
-import {fit, follow, redraw, setPane, toScreen, view} from './view.js';
+import {canvas, fit, follow, redraw, setPane, toScreen, view} from './view.js';
 import {app, path, tell} from './store.js';
 
 const MODES = [
@@ -68,31 +68,37 @@ export function hideLive() {
 // --- drawing -------------------------------------------------------------------------------------------------------
 
 export function paintPictures(context) {
-  const after = compare.after, {width, height, ratio} = view;
   if (!compare.before) return;
-  if (!after) {
-    pane(context, compare.before, 0, width);
-    if (compare.live) paintLive(context);
-    return;
-  }
-  if (compare.mode === 'side') {
-    pane(context, compare.before, 0, width / 2);
-    pane(context, after, width / 2, width / 2, width / 2);
-    return;
-  }
-  const border = compare.mode === 'before' ? width : compare.mode === 'after' ? 0 : compare.share * width;
-  if (border > 0) pane(context, compare.before, 0, border);
-  if (border < width) pane(context, after, border, width - border);
+  const panes = layout(view.width);
+  const complete = panes.map((pane) => paintPane(context, pane));
+  if (!compare.after && compare.live) paintLive(context);
+  // For those who drive the page from outside: whether all tiles are there.
+  canvas.dataset.complete = String(complete.every(Boolean));
+}
 
-  function pane(c, tiles, left, w, shift = 0) {
-    c.save();
-    c.beginPath();
-    c.rect(left, 0, w, height);
-    c.clip();
-    c.translate(shift, 0);
-    tiles.draw(c, {scale: view.scale, x: view.x, y: view.y}, shift ? w : left + w, height, ratio);
-    c.restore();
+// Which picture is shown where: from `left`, `wide` pixels; moved by `shift` if beside the other.
+function layout(width) {
+  const {before, after, mode} = compare;
+  if (!after) return [{tiles: before, left: 0, wide: width, shift: 0}];
+  if (mode === 'side') {
+    const half = width / 2;
+    return [{tiles: before, left: 0, wide: half, shift: 0}, {tiles: after, left: half, wide: half, shift: half}];
   }
+  const border = mode === 'before' ? width : mode === 'after' ? 0 : compare.share * width;
+  return [{tiles: before, left: 0, wide: border, shift: 0}, {tiles: after, left: border, wide: width - border, shift: 0}]
+    .filter(({wide}) => wide > 0);
+}
+
+function paintPane(context, {tiles, left, wide, shift}) {
+  const {height, ratio} = view;
+  context.save();
+  context.beginPath();
+  context.rect(left, 0, wide, height);
+  context.clip();
+  context.translate(shift, 0);
+  const complete = tiles.draw(context, {scale: view.scale, x: view.x, y: view.y}, shift ? wide : left + wide, height, ratio);
+  context.restore();
+  return complete;
 }
 
 function paintLive(context) {

@@ -13,7 +13,7 @@ import {resetResults} from './results_panel.js';
 import {startRun, watchRuns} from './runs.js';
 import {open, openFile, showStart} from './start.js';
 import {paintWith, redraw, setPicture} from './view.js';
-import {app, canRedo, canUndo, edit, isEmpty, on, path, redo, tell, undo} from './store.js';
+import {app, canRedo, canUndo, edit, isEmpty, on, path, redo, saveAll, tell, undo} from './store.js';
 
 // --- painting, from below to above ---------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ addEventListener('drop', (event) => {
 $('undo').addEventListener('click', undo);
 $('redo').addEventListener('click', redo);
 $('help').addEventListener('click', showHelp);
-$('home').addEventListener('click', showStart);
+$('home').addEventListener('click', () => { saveAll(); showStart(); });
 $('preview-toggle').addEventListener('click', () => togglePreview());
 $('restore').addEventListener('click', startRun);
 addEventListener('unhandledrejection', (event) => toast(String(event.reason?.message ?? event.reason)));
@@ -156,4 +156,4 @@ addEventListener('unhandledrejection', (event) => toast(String(event.reason?.mes
 const wanted = new URLSearchParams(location.hash.slice(1)).get('project');
 await showStart();
 if (wanted && app.server?.projects.some((project) => project.id === wanted)) await open(wanted);
-document.body.dataset.ready = 'true';
+Object.assign(document.body.dataset, {ready: 'true', saved: 'true'});

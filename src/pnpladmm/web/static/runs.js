@@ -57,6 +57,7 @@ export async function watchRuns(now = false) {
 
 function finished(run) {
   hideLive();
-  if (app.tab === 'results') showResult(run);
-  else toast('A picture is ready: see Results.', 'note');
+  // What someone looks at now stays.
+  if (app.tab === 'results' && app.shown === null) showResult(run);
+  else toast(`Picture ${run.number} is ready: see Results.`, 'note');
 }

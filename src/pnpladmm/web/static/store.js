@@ -19,6 +19,7 @@ export const app = {
 export const path = (rest = '') => `/projects/${app.project.id}${rest}`;
 
 export function openProject(project) {
+  saveAll(); // of the one before
   Object.assign(app, {
     project, facts: project.picture, sketch: project.sketch, settings: project.settings,
     active: -1, kind: null, tool: 'hand', anchor: null, runs: [], shown: null,
@@ -71,12 +72,35 @@ export function setSettings(values) {
   tell('settings');
 }
 
-const waiting = new Map();
+// --- saving --------------------------------------------------------------------------------------------------------
+
+const waiting = new Map(); // 'sketch' or 'settings' -> {timer, address}
+let sending = 0;
+
 function saveSoon(what) {
-  clearTimeout(waiting.get(what));
-  const address = path(`/${what}`);
-  waiting.set(what, setTimeout(() => put(address, app[what]).catch((error) => toast(error.message)), 300));
+  clearTimeout(waiting.get(what)?.timer);
+  waiting.set(what, {address: path(`/${what}`), timer: setTimeout(() => saveNow(what), 300)});
+  mark();
 }
+
+async function saveNow(what, keepalive = false) {
+  const {address, timer} = waiting.get(what);
+  clearTimeout(timer);
+  waiting.delete(what);
+  sending += 1;
+  try { await put(address, app[what], {keepalive}); } catch (error) { toast(error.message); }
+  sending -= 1;
+  mark();
+}
+
+// What was drawn a moment before the page is left is saved too.
+export function saveAll(keepalive = false) {
+  for (const what of [...waiting.keys()]) saveNow(what, keepalive);
+}
+addEventListener('pagehide', () => saveAll(true));
+
+// For those who drive the page from outside, such as its tests.
+function mark() { document.body.dataset.saved = String(!waiting.size && !sending); }
 
 // --- the part that is being edited ---------------------------------------------------------------------------------
 

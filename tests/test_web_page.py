@@ -1,0 +1,141 @@
+"""The page in a real browser: what a person does, from a blurred picture to a saved sharp one."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+pytest.importorskip("fastapi", reason="needs the extra web")
+pytest.importorskip("playwright", reason="needs the extra test")
+
+from pnpladmm.pictures import read_picture
+from web_cases import Server, picture_file, small_photo
+from web_person import CHROMIUM, Person, chromium
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH: apt install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("projects"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def person(browser: Any, server: Server) -> Iterator[Person]:
+    person = Person(browser, server.address)
+    yield person
+    assert person.complaints == []
+    assert person.foreign == []
+    person.close()
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    """A shaken photograph in 16 bits with a colour profile and a description, under a name that is HTML."""
+    return picture_file(tmp_path / "<img src=x onerror=document.title='hacked'>.png", small_photo(96))
+
+
+def pixels(path: Path) -> np.ndarray:
+    picture = read_picture(path)
+    assert picture.dtype == "uint16"
+    return picture.pixels.numpy()
+
+
+def restored_by_command(command: str, output: Path, **instead: Path) -> np.ndarray:
+    """What the command line writes, with other files where given."""
+    words = shlex.split(command)
+    assert words[:2] == ["pnpladmm", "restore"]
+    for option, path in {"out": output, **instead}.items():
+        words[words.index(f"--{option}") + 1] = str(path)
+    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
+    return pixels(output)
+
+
+def test_from_a_shaken_picture_to_a_saved_one(person: Person, photo: Path, tmp_path: Path) -> None:
+    person.open(photo)
+    assert person.page.locator("#title").inner_text() == photo.name  # shown as text
+    assert person.page.locator("#title *").count() == 0
+
+    # A line along the streaks: pixels, and degrees counter-clockwise.
+    person.click("Camera shake", role="radio")
+    person.drag((30, 60), (36, 56.5))
+    motion = person.sketch()["background"]["motion"]
+    assert motion["length"] == pytest.approx(np.hypot(6, 3.5), abs=0.3)
+    assert motion["angle"] == pytest.approx(np.degrees(np.arctan2(3.5, 6)), abs=2)
+
+    # A region with a blur of its own; taken back, and done again.
+    person.click("Paint a region")
+    person.drag((70, 20), (85, 25), (70, 32))
+    person.click("Soft", role="radio")
+    region = person.sketch()["regions"][0]
+    assert region["strokes"][0]["points"][0] == pytest.approx([70, 20], abs=0.6)
+    for key, kernel in (("z", {"defocus": {"radius": 3}}), ("Shift+z", {"gaussian": {"sigma": 2, "angle": 0}})):
+        person.page.keyboard.press(f"Control+{key}")
+        assert {k: v for k, v in person.sketch()["regions"][0]["kernel"].items() if v is not None} == kernel
+
+    # The preview follows a setting; its right half is another picture.
+    before = person.pixel((80, 45))
+    person.preview()
+    assert person.pixel((80, 45)) != before
+    person.click("2 Settings", role="tab")
+    person.page.get_by_role("slider", name="Strength").fill("300")
+    person.previewed()
+
+    # Run; a second one waits meanwhile; cancel both, and run again.
+    person.restore()
+    person.restore()
+    person.click("Cancel", person.run(2, "waiting"))
+    person.click("Cancel", person.run(1, "running"))
+    person.run(2, "cancelled")
+    person.click("Run again", person.run(1, "cancelled"))
+    card = person.run(3, "done")
+
+    # The result comes by itself, and what it shows can be chosen.
+    person.page.locator("#divider").wait_for()
+    person.click("After", role="radio")
+    sharp = person.pixel((80, 45))
+    person.click("Before", role="radio")
+    assert person.pixel((80, 45)) == before
+    assert sharp != before
+
+    # The saved picture is what the command line makes of the saved blur file, with the same options.
+    card.get_by_text("Details, files and command line").click()
+    saved = person.save("Save picture", card, tmp_path)
+    blur = person.save("Blur file", card, tmp_path)
+    assert saved.name == "_img src_x onerror_document.title__hacked__-sharp.png"
+    with zipfile.ZipFile(blur) as archive:
+        archive.extractall(tmp_path / "blur")
+    assert yaml.safe_load((tmp_path / "blur" / "blur.yaml").read_text())["background"]["motion"] == motion
+    person.click("Copy the command", card)
+    command = person.page.evaluate("navigator.clipboard.readText()")
+    assert "--strength" in command
+    again = restored_by_command(command, tmp_path / "again.png", blur=tmp_path / "blur" / "blur.yaml")
+    assert np.array_equal(pixels(saved), again)
+    assert not np.array_equal(pixels(saved), pixels(photo))
+    assert read_picture(saved).metadata.icc == read_picture(photo).metadata.icc
+
+    # All of it is there after the page was loaded again.
+    sketch = person.sketch()
+    person.reload()
+    assert person.page.locator("#title").inner_text() == photo.name
+    assert person.sketch() == sketch
+    person.click("3 Results", role="tab")
+    assert person.page.locator("[data-run]").count() == 3
+    assert person.page.title() != "hacked"
