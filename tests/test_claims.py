@@ -110,12 +110,13 @@ def test_a_broken_promise_is_found_out(name: str) -> None:
 @pytest.mark.parametrize("sigma", [1e-4, 0.01, 0.05, 0.3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kept_promises_are_kept(sigma: float, dtype: torch.dtype) -> None:
-    v = torch.rand(2, 3, 20, 20, dtype=dtype)
+    """Also where strong denoising leaves nearly the same of all pictures: then only rounding and accuracy are left."""
     levels = torch.tensor([sigma, sigma / 2], dtype=torch.float64)
-    cheap = TotalVariation(1.0)
-    for denoiser in (SoftThreshold(), HardThreshold(), cheap):
-        assert broken_promise(denoiser, denoiser.promise, v, levels) == ("", "")
-        assert broken_promise(denoiser, pl.Promise.PROX, v, levels) == ("", "")
+    for _ in range(6):
+        v = torch.rand(2, 3, 20, 20, dtype=dtype)
+        for denoiser in (SoftThreshold(), HardThreshold(), TotalVariation(1.0)):
+            assert broken_promise(denoiser, denoiser.promise, v, levels) == ("", "")
+            assert broken_promise(denoiser, pl.Promise.PROX, v, levels) == ("", "")
 
 
 def test_a_dual_that_does_not_belong_to_z_withdraws_the_descent() -> None:

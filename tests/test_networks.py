@@ -131,8 +131,11 @@ def test_dtype_zero_sigma_and_gradients() -> None:
     x = torch.rand(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
     restored = denoiser(x, torch.tensor([0.0, 0.1]))
     assert restored.dtype == torch.float64
-    assert not restored.requires_grad
     assert torch.equal(restored[0], x[0])
+    (slope,) = torch.autograd.grad(restored[0].sum(), x, retain_graph=True)
+    assert torch.equal(slope[0], torch.ones_like(slope[0]))
+    with torch.no_grad():
+        assert not denoiser(x, 0.1).requires_grad
     assert torch.allclose(restored[1].float(), denoiser(x.float(), 0.1)[1], atol=1e-6)
 
 

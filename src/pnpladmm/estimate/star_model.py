@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate.moffat import profile
@@ -148,6 +147,8 @@ def fit_fields(
     """The PSF field for each width of the prior."""
     side = stars.stamps.shape[-1]
     design = terms.at(stars.places)
+    from scipy.linalg import cho_factor, cho_solve  # slow to import
+
     shape = fit_shape(stars, design)
     left = leftovers(stars, base_at(design @ shape, beta, stars.shift, side))
     count, size = design.shape[1], regression.basis.shape[1]

@@ -22,6 +22,9 @@ SIDE = 16
 """Rows and columns of the pictures on which it is tried, cut out of the last picture that the denoiser got."""
 SLACK = 1e-2
 """How far a sum may be below 0, relative to the lengths of its factors: classical denoisers stop at an accuracy."""
+FLOOR = 0.05
+"""Distances of results below this share of what the denoiser changed in a picture count as this share: where strong
+denoising leaves nearly nothing, the rest is the accuracy of its solver, or rounding, and says nothing."""
 REPEATABLE = 1e-3
 """How far two calls with the same picture may be apart, relative to what the denoiser changed."""
 SEED = 0
@@ -69,7 +72,8 @@ def _breach(v: list[Tensor], x: list[Tensor], again: Tensor, promise: Promise) -
 def _worst_cycle(P: Tensor, Q: Tensor, V: Tensor, X: Tensor) -> float:
     """The least `sum_i <p_i, q_i - q_{i+1}>` over cycles of two and three points, over `sum ||dv|| ||dx||` along it."""
     products = (P @ Q.T).tolist()
-    lengths = (torch.cdist(V, V) * torch.cdist(X, X)).tolist()
+    floor = FLOOR * float((V - X).norm()) / len(V) ** 0.5
+    lengths = (torch.cdist(V, V) * torch.cdist(X, X).clamp_min(floor)).tolist()
     worst = 0.0
     for count in (2, 3):
         for cycle in permutations(range(len(P)), count):
