@@ -35,7 +35,10 @@ def estimate(
     sharp: Annotated[Path | None, typer.Option(help="From the same scene, sharp: a picture.")] = None,
     side: Annotated[int | None, typer.Option(help="Side of the kernels in pixels, odd; found if not given.")] = None,
     field: Annotated[
-        str | None, typer.Option(help="How the PSF changes over the picture: auto, one, grid or polynomial.")
+        str | None,
+        typer.Option(
+            help="How the PSF changes over the picture: auto, one, grid; polynomial (points); regions (sharp)."
+        ),
     ] = None,
     saturation: Annotated[
         float | None, typer.Option(help="Value in the file's units from which pixels are saturated.")

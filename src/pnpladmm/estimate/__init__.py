@@ -3,6 +3,7 @@
 from pnpladmm.estimate.entry import estimate_blur
 from pnpladmm.estimate.points import Points
 from pnpladmm.estimate.scene import Scene
+from pnpladmm.estimate.sharp import Sharp
 from pnpladmm.estimate.way import WAYS, Tell, Way, way_given
 
-__all__ = ["WAYS", "Points", "Scene", "Tell", "Way", "estimate_blur", "way_given"]
+__all__ = ["WAYS", "Points", "Scene", "Sharp", "Tell", "Way", "estimate_blur", "way_given"]

@@ -39,7 +39,7 @@ def estimate_blur(
         How to find it:
 
         - "points": from stars or beads in the picture (`stars`: "auto" or a CSV of x, y);
-        - "sharp": from the same scene, sharp (`sharp`: a picture);
+        - "sharp": from the same scene, sharp (`sharp`: a picture): one kernel, a grid of kernels, or regions;
         - other names: see `pnpladmm.estimate.WAYS`.
     page : int, optional
         Which page of a file or stack, counted from 0.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ class Scene:
     pixels: Array
     valid: Array
     saturated: Array
+    linear: bool = False
+    """The pixels are linear light."""
 
     @property
     def name(self) -> str:
@@ -64,7 +66,7 @@ def read_pages(picture: PictureLike, axes: str | None, linear: bool, saturation:
     limit = _limit(whole, saturation)
     shown = whole.to_linear() if linear else whole
     dead = given.dead
-    return [_scene(whole, shown, i, limit, dead) for i in range(len(whole.pixels))]
+    return [replace(_scene(whole, shown, i, limit, dead), linear=linear) for i in range(len(whole.pixels))]
 
 
 def _scene(whole: Picture, shown: Picture, page: int, limit: float | None, dead: Tensor | None) -> Scene:
