@@ -19,7 +19,7 @@ from pnpladmm.jobs import Job
 from pnpladmm.metrics import psnr
 from pnpladmm.restoration import Options
 from pnpladmm.restoration.policy import unsaturated
-from pnpladmm.solvers import METHODS, make_method, method_class, settings
+from pnpladmm.solvers import METHODS, make_method, settings
 from pnpladmm.solvers.certificate import Level
 
 SIGMA = 4 / 255
@@ -49,10 +49,10 @@ def test_the_default_restores_on_the_pictures_own_domain() -> None:
     assert int(result.history.denoiser_calls[-1]) == 8
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize("method", [name for name in METHODS.names() if name != "sources"])  # that one is for stars
 def test_every_method_by_name_with_total_variation(method: str) -> None:
     y, sharp, blur = observed(64)
-    done = pl.restore(y, blur, SIGMA, method, "tv", iterations=max(15, method_class(method).fewest_iterations))
+    done = pl.restore(y, blur, SIGMA, method, "tv", iterations=15)
     assert float(psnr(done.image, sharp)) > float(psnr(y, sharp)) + (0.5 if method != "certified" else 0.2)
 
 
