@@ -28,10 +28,10 @@ extensions = [
     "sphinx.ext.githubpages",
     "numpydoc",
     "myst_parser",
-    "sphinx_click",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "pages",
+    "commands",
 ]
 root_doc = "index"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -10,6 +10,9 @@
 `restore` chooses the settings; `solve`, the methods, data terms, operators and denoisers are its parts.
 """
 
+from typing import TYPE_CHECKING
+
+from pnpladmm import report as _report  # noqa: F401  # results then show themselves in notebooks
 from pnpladmm.allocator import keep_memory
 from pnpladmm.blur import Blur, as_blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
@@ -105,3 +108,13 @@ __all__ = [
     "write_picture",
 ]
 __version__ = "0.1.0"
+
+_MEANT = {"deblur": "restore", "deconvolve": "restore", "denoise": "load_denoiser"}
+"""What people try first, and the name that it has here."""
+
+if not TYPE_CHECKING:  # type checkers know better what exists
+
+    def __getattr__(name: str) -> object:
+        """Only for names that do not exist."""
+        hint = f": write pnpladmm.{_MEANT[name]}" if name in _MEANT else ""
+        raise AttributeError(f"module 'pnpladmm' has no attribute {name!r}{hint}")

@@ -9,6 +9,7 @@ import torch
 
 from pnpladmm.denoisers import Denoiser
 from pnpladmm.operators import Boundary
+from pnpladmm.restoration.hints import with_hints
 from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for, in_own_units
 from pnpladmm.restoration.maps import dead_pixels, variance_map
 from pnpladmm.restoration.options import NoiseLike, Options, check_callback
@@ -19,6 +20,7 @@ from pnpladmm.solvers import Method
 from pnpladmm.solvers.loop import Callback
 
 
+@with_hints
 def restore(
     picture: PictureLike,
     blur: BlurLike | None = None,
@@ -53,7 +55,8 @@ def restore(
     Parameters
     ----------
     picture : path, array, tensor, PIL picture or Picture
-        PNG, JPEG, TIFF, FITS or NPY; or (H, W), (H, W, C), (C, H, W) or (B, C, H, W). Integers are scaled by the
+        PNG, JPEG, TIFF, FITS or NPY; or (H, W), (H, W, C), (C, H, W) or (B, C, H, W); also xarray's DataArray and
+        astropy's NDData and CCDData, whose mask and uncertainty are used. Integers are scaled by the
         largest value of their type; floats are in [0, 1], or are scaled by a power of two where no `noise` is given.
     blur : path, array, Blur or operator
         A blur file, the PSF as (k, k), a stack (P, k, k) with `labels` or as `(kernels, weights)`, a list of
@@ -102,7 +105,8 @@ def restore(
     Returns
     -------
     Restoration
-        With `save(path)`, `numpy.asarray(result)`, `image`, `noise`, `notes`, `warnings` and `certificate`.
+        With `save(path)`, `numpy.asarray(result)`, `like_input()`, `image`, `noise`, `notes`, `warnings` and
+        `certificate`.
 
     Raises
     ------

@@ -51,6 +51,7 @@ def curves(history: History) -> list[bytes]:
         axes = figure.add_subplot()
         for name, column in columns:
             axes.plot(range(1, len(column) + 1), column[:, 0].numpy(), label=name)
+        logarithmic = logarithmic and any(bool((column[:, 0] > 0).any()) for _, column in columns)
         axes.set(title=title, xlabel="iteration", yscale="log" if logarithmic else "linear")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +17,9 @@ from pnpladmm.blur import Blur, as_blur
 from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.arrays import Array, to_stack
+from pnpladmm.pictures.quality import Quality
 from pnpladmm.pictures.samples import natural_scale
+from pnpladmm.restoration.containers import Unpacked, unpacked
 from pnpladmm.tensors import InputError, type_words
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class Given:
     """True on pixels that a masked array leaves out, (B, C, H, W)."""
     is_array: bool = False
     """It was given as an array, whose numbers may be in other units than [0, 1]."""
+    rebuild: Callable[[Array], Any] | None = None
+    """From the restored array to the kind of thing that was given; None for files and pictures."""
 
     @property
     def together(self) -> bool:
@@ -55,8 +59,11 @@ def as_given(picture: PictureLike, axes: str | None = None) -> Given:
         return _of_tensor(picture.detach(), _letters(axes))
     if isinstance(picture, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(picture)
-        given = _of_array(np.asarray(picture.filled(picture.dtype.type(0))), _letters(axes))
-        return replace(given, dead=torch.from_numpy(np.ascontiguousarray(to_stack(mask, given.picture.axes))))
+        values = np.asarray(picture.filled(picture.dtype.type(0)))
+        return _of_container(Unpacked(values, lambda array: _masked(array, mask), mask=mask), axes)
+    container = unpacked(picture)
+    if container is not None:
+        return _of_container(container, axes)
     is_file = isinstance(picture, str | os.PathLike)
     if is_file or isinstance(picture, Picture) or _is_pil(picture):
         if axes is not None:
@@ -99,7 +106,9 @@ def blur_for(
 ) -> Blur | LinearOperator:
     """The blur of a picture from whatever was given; operators and physics stay as they are."""
     if blur is None:
-        raise InputError("blur is missing: give an array of the PSF, a Blur, an operator or a blur file")
+        raise InputError(
+            "blur is missing: give an array of the PSF, a Blur, an operator or a blur file; pl.estimate_blur finds one"
+        )
     if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
         if not (labels is None and positions is None and psf_scale is None):
             raise InputError(
@@ -107,6 +116,14 @@ def blur_for(
             )
         return blur  # type: ignore[return-value]  # Problem wraps deepinv's physics
     size = picture.pixels.shape[-2], picture.pixels.shape[-1]
+    shape = tuple(getattr(blur, "shape", ()))
+    if len(shape) == 2 and shape[0] >= 2 * size[0] and shape[1] >= 2 * size[1]:
+        raise InputError(
+            f"the blur is {shape[0]}x{shape[1]}, the picture {size[0]}x{size[1]}: "
+            "first the picture, then the blur"
+        )
+    if isinstance(blur, int | float):
+        raise InputError(f"blur = {blur:g} is no PSF: pnpladmm.blur.gaussian({blur:g}) makes one of that width")
     if isinstance(blur, Blur):
         return as_blur(blur, size, labels=labels, positions=positions, psf_scale=psf_scale)
     scale = picture.metadata.pixel_scale
@@ -131,7 +148,28 @@ def _of_array(array: Array, axes: str | None) -> Given:
         raise InputError(
             f"picture: {array.dtype} has no known white level: convert to uint8 or uint16, or scale to [0, 1]"
         )
-    return Given(Picture.from_array(array, axes, name="picture"), is_array=True)
+    return Given(Picture.from_array(array, axes, name="picture"), is_array=True, rebuild=lambda restored: restored)
+
+
+def _of_container(held: Unpacked, axes: str | None) -> Given:
+    """Values with all that their container says of them."""
+    given = _of_array(held.values, _letters(axes) or held.axes)
+
+    def laid(values: Array) -> Tensor:
+        return torch.from_numpy(np.array(to_stack(values, given.picture.axes)))
+
+    variance = None if held.variance is None else laid(held.variance)
+    unknown = None if variance is None else torch.isnan(variance)
+    quality = None if variance is None else Quality(torch.where(torch.isnan(variance), 1.0, variance), unknown)
+    metadata = replace(given.picture.metadata, pixel_scale=held.pixel_scale)
+    picture = replace(given.picture, quality=quality, metadata=metadata, notes=(*given.picture.notes, *held.notes))
+    dead = None if held.mask is None else laid(held.mask)
+    return replace(given, picture=picture, dead=dead, rebuild=held.rebuild)
+
+
+def _masked(array: Array, mask: Array) -> Any:
+    """A masked array; without the mask where the size changed."""
+    return np.ma.MaskedArray(array, mask if mask.shape == array.shape else np.ma.nomask)
 
 
 def _of_tensor(tensor: Tensor, axes: str | None) -> Given:
@@ -142,7 +180,8 @@ def _of_tensor(tensor: Tensor, axes: str | None) -> Given:
     wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
     picture = Picture.from_array(wide, axes, name="picture")
     valid = None if picture.valid is None else picture.valid.to(tensor.device)
-    return Given(replace(picture, pixels=picture.pixels.to(tensor.device), valid=valid), is_array=True)
+    picture = replace(picture, pixels=picture.pixels.to(tensor.device), valid=valid)
+    return Given(picture, is_array=True, rebuild=lambda array: torch.from_numpy(array).to(tensor.device, tensor.dtype))
 
 
 def _is_pil(thing: object) -> bool:

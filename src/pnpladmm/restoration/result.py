@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +21,15 @@ from pnpladmm.restoration.noise import ResidualCheck
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
 from pnpladmm.tensors import InputError
+
+MEANT = {
+    "numpy": "numpy.asarray(result)",
+    "array": "numpy.asarray(result)",
+    "data": "numpy.asarray(result)",
+    "sigma": "result.noise",
+    "write": "result.save(path)",
+    "show": "result in a notebook, or result.save(path)",
+}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -67,6 +78,27 @@ class Restoration(Result):
     before: Picture
     """The picture as it was given."""
     blur: Blur | LinearOperator
+    rebuild: Callable[[Array], Any] | None = None
+    """From the restored array to the kind of thing that was given; None for files and pictures."""
+
+    def like_input(self) -> Any:
+        """The restored picture as what was given.
+
+        Returns
+        -------
+        array, tensor, masked array, DataArray, NDData, CCDData or Picture
+            With the axes, the type and the range of numbers that were given. A DataArray keeps its dimensions,
+            coordinates and attributes; NDData and CCDData keep mask, uncertainty, WCS, unit and meta. For files and
+            PIL pictures it is a `Picture`.
+
+        Examples
+        --------
+        >>> import torch, pnpladmm as pl
+        >>> given = torch.eye(16) / 2
+        >>> pl.restore(given, torch.ones(3, 3), noise=0.02, denoiser="tv", iterations=3).like_input().dtype
+        torch.float32
+        """
+        return self.picture if self.rebuild is None else self.rebuild(np.asarray(self))
 
     def save(self, path: str | PathLike[str], allow_loss: bool | None = None) -> Written:
         """Write the picture in the format that the suffix names.
@@ -94,6 +126,13 @@ class Restoration(Result):
         metadata = replace(self.picture.metadata, history=self._history())
         picture = replace(self.picture, metadata=metadata)
         return write_picture(path, picture, not self.before.format if allow_loss is None else allow_loss)
+
+    if not TYPE_CHECKING:  # type checkers know better what exists
+
+        def __getattr__(self, name: str) -> Any:
+            """Only for names that do not exist: some are guessed often, and told what to write."""
+            hint = f": write {MEANT[name]}" if name in MEANT else ""
+            raise AttributeError(f"a Restoration has no attribute {name!r}{hint}")
 
     def _history(self) -> tuple[str, ...]:
         """What was done, for formats that keep a record."""

@@ -91,6 +91,7 @@ def run(
         picture=_with_image(working, image),
         before=given.picture,
         blur=blur,
+        rebuild=given.rebuild,
     )
 
 

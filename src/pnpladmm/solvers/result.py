@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -80,6 +81,14 @@ class Result:
     method: Method[Any]
     state: State
     """Where the run stands: `solve(..., start=state)` goes on from here, bit for bit."""
+
+    html: ClassVar[Callable[[Any], str] | None] = None
+    """How notebooks show a result; set by `pnpladmm.report`, which solvers do not know."""
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None where only `repr` is known."""
+        shown = type(self).html
+        return None if shown is None else shown(self)
 
     def __repr__(self) -> str:
         size, rows = "x".join(str(n) for n in self.image.shape), len(self.history)

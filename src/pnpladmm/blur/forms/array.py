@@ -31,6 +31,8 @@ def from_array(name: str, array: Array, options: Options) -> Blur:
         return psfs_at(name, array, places, options).noted(*notes)
     if options.labels is not None:
         return kernel_bank(name, array, options)
+    if array.ndim == 3 and array.shape[0] == array.shape[1] and array.shape[2] == 1 and options.index is None:
+        array = array[..., 0]  # (k, k, 1), a grey picture of a kernel
     if array.ndim >= 3 and not has_colours_last(array):
         array = _chosen(name, array, options)
     return single_kernel(name, array, options)
