@@ -119,8 +119,7 @@ def blur_for(
     shape = tuple(getattr(blur, "shape", ()))
     if len(shape) == 2 and shape[0] >= 2 * size[0] and shape[1] >= 2 * size[1]:
         raise InputError(
-            f"the blur is {shape[0]}x{shape[1]}, the picture {size[0]}x{size[1]}: "
-            "first the picture, then the blur"
+            f"the blur is {shape[0]}x{shape[1]}, the picture {size[0]}x{size[1]}: first the picture, then the blur"
         )
     if isinstance(blur, int | float):
         raise InputError(f"blur = {blur:g} is no PSF: pnpladmm.blur.gaussian({blur:g}) makes one of that width")
