@@ -275,6 +275,26 @@ def test_a_run_that_is_cancelled_while_it_writes_leaves_nothing(client: TestClie
     assert client.get(f"/api/projects/{project}").status_code == 404
 
 
+def test_the_queue_survives_a_run_that_breaks(client: TestClient, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = opened(client)
+    order = {"sketch": {"background": {"motion": {"length": 5}}}}
+    errors = iter([OSError(28, "No space left on device"), KeyError("x")])
+
+    def broken(*_: Any) -> None:
+        raise next(errors)
+
+    monkeypatch.setattr("pnpladmm.web.runs.job_of", broken)
+    for number, words in ((1, "No space left"), (2, "unexpected: KeyError")):
+        client.post(f"/api/projects/{project}/runs", json=order)
+        for _ in range(500):
+            run = client.get(f"/api/projects/{project}/runs/{number}").json()
+            if run["state"] not in ("waiting", "running"):
+                break
+            threading.Event().wait(0.02)
+        assert run["state"] == "failed"
+        assert words in run["error"]
+
+
 def test_a_download_is_good_once(client: TestClient, desk: Desk) -> None:
     ticket = desk.ticket("a<b>.txt", b"content")
     del client.headers["Authorization"]

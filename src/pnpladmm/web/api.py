@@ -17,7 +17,7 @@ from pnpladmm.web.desk import Desk
 from pnpladmm.web.limits import Limits, Refused
 from pnpladmm.web.projects import suffix_of_picture
 from pnpladmm.web.pyramid import tile
-from pnpladmm.web.sketch import DrawnOrder, Kernel, LoadOrder, PreviewOrder, Settings, Sketch, StarOrder
+from pnpladmm.web.sketch import DrawnOrder, EstimateOrder, Kernel, LoadOrder, PreviewOrder, Settings, Sketch, StarOrder
 
 router = APIRouter(prefix="/api")
 BLOCK = 1 << 20
@@ -39,7 +39,8 @@ def state(desk: TheDesk) -> dict[str, Any]:
     """Version, limits, what is installed, and the projects, the one opened last first."""
     import pnpladmm as pl
     from pnpladmm.denoisers.shipped import is_installed
-    from pnpladmm.estimate import WAYS
+    from pnpladmm.pictures.files import FORMATS
+    from pnpladmm.web.ways import offered
 
     projects = [_brief(desk, name) for name in desk.projects.names()]
     limits = {"upload": desk.limits.upload, "pixels": desk.limits.pixels, "file": desk.limits.file}
@@ -47,7 +48,8 @@ def state(desk: TheDesk) -> dict[str, Any]:
         "version": pl.__version__,
         "limits": limits,
         "best": is_installed("drunet"),
-        "estimate": "blind" in WAYS,
+        "formats": {name: list(form.suffixes) for name, form in FORMATS.items()},
+        "ways": offered(),
         "projects": projects,
     }
 
@@ -141,9 +143,9 @@ def drawn(desk: TheDesk, project: str, order: DrawnOrder) -> dict[str, Any]:
 
 
 @router.post("/projects/{project}/estimate")
-def estimate(desk: TheDesk, project: str) -> dict[str, Any]:
+def estimate(desk: TheDesk, project: str, order: EstimateOrder) -> dict[str, Any]:
     """Find the blur in the picture itself; the answer comes when it is found."""
-    return desk.estimate(project)
+    return desk.estimate(project, order.way, order.linear)
 
 
 @router.get("/projects/{project}/estimate")

@@ -145,12 +145,12 @@ def write_drawn(rows: list[list[float]], target: Path) -> dict[str, Any]:
     return {}
 
 
-def estimated(picture: Picture, target: Path, tell: Tell) -> dict[str, Any]:
-    """The blur that the picture itself shows."""
-    found = estimate_blur(picture, "blind", callback=tell)
+def estimated(picture: Picture, way: str, linear: bool, target: Path, tell: Tell) -> list[str]:
+    """Write the blur that the page shown shows; words on how far to trust it."""
+    found = estimate_blur(picture, way, page=0, linear=linear, callback=tell)
     write_blur(target, found)
-    warnings = () if found.estimate is None else found.estimate.warnings
-    return {"notes": list(found.notes), "warnings": list(warnings)}
+    trust = [] if found.uncertainty is None else [f"It is expected to be right to {100 * found.uncertainty:.2g} %."]
+    return [*trust, *(() if found.estimate is None else found.estimate.warnings), *found.notes]
 
 
 def _save(target: Path, values: Array) -> None:

@@ -18,6 +18,7 @@ from pnpladmm.web.limits import Limits, Refused
 from pnpladmm.web.processes import COMMAND, Helper, Process
 from pnpladmm.web.projects import Projects, suffix_of_picture
 from pnpladmm.web.runs import Runs
+from pnpladmm.web.ways import offered
 
 TICKETS, TICKET_SECONDS = 64, 300.0
 
@@ -75,8 +76,10 @@ class Desk:
         done = self.helper.ask(task, seconds, target=str(place), **values)
         return {**self.projects.add_file(project, identity, called, place), **done}
 
-    def estimate(self, project: str) -> dict[str, Any]:
+    def estimate(self, project: str, way: str, linear: bool) -> dict[str, Any]:
         """Find the blur in the picture, in a process that can be cancelled."""
+        if way not in [one["name"] for one in offered()]:
+            raise Refused(422, "there is no such way to find a blur")
         identity, place = self.projects.new_file(project, "found in the picture", ".npz")
         with self._lock:
             if self._estimate is not None:
@@ -86,12 +89,12 @@ class Desk:
         try:
             done = process.ask(
                 "estimate", self.limits.estimate_seconds, self._heard,
-                path=str(self.projects.picture(project)), target=str(place),
+                path=str(self.projects.picture(project)), way=way, linear=linear, target=str(place),
             )  # fmt: skip
         finally:
             process.kill()
             self._estimate = None
-        return {**self.projects.add_file(project, identity, "found in the picture", place), **done}
+        return self.projects.add_file(project, identity, "found in the picture", place, done["words"])
 
     def estimate_progress(self, project: str) -> dict[str, Any]:
         """What the search for the blur does now, and the share of it that is done."""

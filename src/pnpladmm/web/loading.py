@@ -19,27 +19,29 @@ MOST_IN_ZIP = 100
 
 
 def load_blur(desk: Desk, project: str, file: str, beside: dict[str, str]) -> dict[str, Any]:
-    """The sketch that a file of the project describes, and words on what it holds."""
+    """The sketch that a file of the project describes, words on what it holds, and the files of the project."""
     path, size = desk.projects.file(project, file), desk.projects.size(project)
     if path.suffix == ".yaml":
-        return _of_yaml(desk, project, path, beside)
-    found = desk.helper.ask("inspect", desk.limits.preview_seconds, path=str(path), size=list(size))
-    sketch = Sketch(background=Kernel(kernel=file)) if found["single"] else Sketch(file=file)
-    return {"sketch": sketch.model_dump(mode="json"), "words": found["words"]}
+        sketch, words = _of_yaml(desk, project, path, beside)
+    else:
+        found = desk.helper.ask("inspect", desk.limits.preview_seconds, path=str(path), size=list(size))
+        sketch, words = Sketch(background=Kernel(kernel=file)) if found["single"] else Sketch(file=file), found["words"]
+        desk.projects.add_file(project, file, desk.projects.read(project)["files"][file]["name"], path, words)
+    return {"sketch": sketch.model_dump(mode="json"), "words": words, "files": desk.projects.read(project)["files"]}
 
 
-def _of_yaml(desk: Desk, project: str, path: Path, beside: dict[str, str]) -> dict[str, Any]:
+def _of_yaml(desk: Desk, project: str, path: Path, beside: dict[str, str]) -> tuple[Sketch, list[str]]:
     size, content = desk.projects.size(project), load_yaml(path)
     sketch = sketch_of(with_own_names(content, beside), size)
     if sketch is not None:
-        return {"sketch": sketch.model_dump(mode="json"), "words": []}
+        return sketch, []
     # Another form: it stays one file, which names the others as they are called here.
     own = {name: desk.projects.file(project, identity).name for name, identity in beside.items()}
     identity, place = desk.projects.new_file(project, "blur.yaml", ".yaml")
     write_text(place, yaml.safe_dump(with_own_names(content, own), sort_keys=False))
     found = desk.helper.ask("inspect", desk.limits.preview_seconds, path=str(place), size=list(size))
-    desk.projects.add_file(project, identity, "blur.yaml", place)
-    return {"sketch": Sketch(file=identity).model_dump(mode="json"), "words": found["words"]}
+    desk.projects.add_file(project, identity, "blur.yaml", place, found["words"])
+    return Sketch(file=identity), found["words"]
 
 
 def unpack(desk: Desk, project: str, place: Path) -> dict[str, Any]:

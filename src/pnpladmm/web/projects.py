@@ -19,7 +19,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ class Projects:
 
     def names(self) -> list[str]:
         """All projects, the one opened last first."""
-        found = [p.name for p in self.folder.iterdir() if re.match(NAME, p.name) and (p / "project.json").is_file()]
+        found = [p.name for p in self.folder.iterdir() if re.fullmatch(NAME, p.name) and (p / "project.json").is_file()]
         return sorted(found, key=lambda name: -(self.folder / name / "project.json").stat().st_mtime)
 
     def path(self, name: str) -> Path:
         """The folder of a project."""
-        if not re.match(NAME, name) or not (self.folder / name / "project.json").is_file():
+        if not re.fullmatch(NAME, name) or not (self.folder / name / "project.json").is_file():
             raise Refused(404, "there is no such project")
         return self.folder / name
 
@@ -124,11 +124,11 @@ class Projects:
         identity = secrets.token_hex(6)
         return identity, folder / f"{identity}{suffix}"
 
-    def add_file(self, name: str, file: str, called: str, place: Path) -> dict[str, Any]:
-        """Make a file that was written a file of the project."""
+    def add_file(self, name: str, file: str, called: str, place: Path, words: Sequence[str] = ()) -> dict[str, Any]:
+        """Make a file that was written a file of the project; `words` say what it holds."""
         with self._lock:
             files = self.read(name)["files"]
-            files[file] = {"name": one_line(called)[:200], "suffix": place.suffix}
+            files[file] = {"name": one_line(called)[:200], "suffix": place.suffix, "words": list(words)}
             self.change(name, files=files)
         return {"id": file, **files[file]}
 
@@ -151,7 +151,12 @@ def suffix_of_picture(head: bytes) -> str:
 
 def output_suffix(facts: dict[str, Any]) -> str:
     """The suffix of the restored picture."""
-    return ".tif" if facts["colour"] == "cmyk" else OUTPUTS[facts["format"]]
+    if facts["colour"] == "cmyk":
+        return ".tif"
+    if facts["format"] in OUTPUTS:
+        return OUTPUTS[facts["format"]]
+    is_flat = facts["pages"] == 1 and facts["depth"] in ("uint8", "uint16") and facts["colour"] in ("grey", "rgb")
+    return ".png" if is_flat else ".tif"
 
 
 def _suffix(called: str) -> str:

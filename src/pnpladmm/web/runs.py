@@ -138,7 +138,7 @@ class Runs:
                 self._progress = {"started": time.time(), "stage": "starting"}
             try:
                 self._run(*self._now)
-            except Refused:  # the project was removed meanwhile
+            except (Refused, OSError):  # the project was removed meanwhile, or its disk is full
                 pass
             finally:
                 with self._changed:
@@ -155,14 +155,14 @@ class Runs:
             _write(folder, content)
             content["outcome"] = self._restore(project, folder, content["job"])
             content["state"] = "done"
-        except Refused as error:
+        except Exception as error:  # whatever it is, the queue goes on
             _discard(folder)
             if (project, number) in self._cancelled:
                 content["state"] = "cancelled"
             elif self._closing():
                 content["state"] = "interrupted"
             else:
-                content |= {"state": "failed", "error": error.message}
+                content |= {"state": "failed", "error": _words(error)}
         finally:
             if self._process is not None:
                 self._process.kill()
@@ -210,6 +210,15 @@ class Runs:
                     folder = self.folder(project, run["number"])
                     _discard(folder)
                     _write(folder, {k: v for k, v in run.items() if k != "ahead"} | {"state": "interrupted"})
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, without the folders of this machine."""
+    if isinstance(error, Refused):
+        return error.message
+    if isinstance(error, OSError):
+        return f"the result could not be kept: {error.strerror or 'the disk did not take it'}"
+    return f"unexpected: {type(error).__name__}"
 
 
 def _discard(folder: Path) -> None:

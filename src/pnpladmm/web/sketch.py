@@ -151,6 +151,13 @@ class StarOrder(Strict):
     size: Annotated[int, Field(ge=5, le=201)] = 31
 
 
+class EstimateOrder(Strict):
+    """How to find the blur: one of the ways of `GET /api/state`."""
+
+    way: Annotated[str, Field(max_length=100)]
+    linear: bool = False
+
+
 class DrawnOrder(Strict):
     """A kernel that was drawn: rows of brightness, from 0 to 1, of odd sides."""
 

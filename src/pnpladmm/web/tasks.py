@@ -113,13 +113,13 @@ def write_blur(
     return {"path": str(path)}
 
 
-def estimate(send: Send, path: str, target: str) -> dict[str, Any]:
+def estimate(send: Send, path: str, way: str, linear: bool, target: str) -> dict[str, Any]:
     """Find the blur in the picture alone."""
 
     def tell(what: str, share: float) -> None:
         send({"stage": what, "share": share})
 
-    return blur_tasks.estimated(_read(path), Path(target), tell)
+    return {"words": blur_tasks.estimated(_read(path), way, linear, Path(target), tell)}
 
 
 def star(send: Send, path: str, x: float, y: float, side: int, target: str) -> dict[str, Any]:

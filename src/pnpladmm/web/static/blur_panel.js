@@ -2,7 +2,7 @@
 
 import {save} from './api.js';
 import {$, choice, el, slider, toast} from './dom.js';
-import {findBlur, finding, stopFinding} from './find.js';
+import {FIND, findValues} from './find.js';
 import {pad} from './pad.js';
 import {colourOf, shown} from './overlay.js';
 import {drawn} from './tools.js';
@@ -17,14 +17,13 @@ const KINDS = [
   {value: 'star', label: 'Click a star', glyph: 'star', title: 'Take a star, bead or lamp of this picture'},
   {value: 'file', label: 'PSF file', glyph: 'file', title: 'A picture of a point of light, or any blur file'},
 ];
-const FIND = {value: 'find', label: 'Find it for me', glyph: 'find', title: 'Find the blur in the picture itself'};
 const START = {motion: {length: 15, angle: 0}, defocus: {radius: 4}, gaussian: {sigma: 2}};
 const TOOLS = {motion: 'motion', defocus: 'disc', star: 'star'};
 
 const parts = {};
 
 export function buildBlurPanel() {
-  const kinds = app.server.estimate ? [...KINDS, FIND] : KINDS;
+  const kinds = app.server.ways.length ? [FIND, ...KINDS] : KINDS;
   parts.kinds = choice({label: 'What blurred it', options: kinds, value: null, kind: 'kinds', onchange: chooseKind});
   parts.where = el('div', {class: 'where', role: 'radiogroup', 'aria-label': 'Where'});
   parts.values = el('div', {class: 'values'});
@@ -69,17 +68,20 @@ function chooseKind(kind) {
   }
   setTool(TOOLS[kind] ?? 'hand');
   if (kind === 'file') $('pick-blur').click();
-  if (kind === 'find') findBlur();
   update();
+  parts.values.scrollIntoView({block: 'nearest'});
 }
+
+const FOUND = 'found in the picture';
 
 // The kind that is marked: what is drawn, or what was chosen and waits for a drawing.
 function currentKind() {
   if (app.kind) return app.kind;
+  if (app.active < 0 && app.project.files[app.sketch.file]?.name === FOUND) return 'find';
   const kind = kindOf(activeKernel());
   if (kind === 'kernel') {
     const name = app.project.files[activeKernel().kernel]?.name;
-    return {drawn: 'draw', 'a star': 'star', 'found in the picture': 'find'}[name] ?? 'file';
+    return {drawn: 'draw', 'a star': 'star', [FOUND]: 'find'}[name] ?? 'file';
   }
   return kind;
 }
@@ -102,10 +104,7 @@ const VALUES = {
   file: () => [
     el('button', {type: 'button', onclick: () => $('pick-blur').click()}, 'Choose the file'),
     el('p', {class: 'help'}, 'PNG, TIFF, NPY, FITS, MAT, PSFEx or YAML. Choose a YAML file together with the files that it names, or a ZIP of them.')],
-  find: () => [finding()
-    ? el('button', {type: 'button', onclick: stopFinding}, 'Stop looking')
-    : el('button', {type: 'button', onclick: findBlur}, 'Look again'),
-  el('p', {class: 'help', id: 'finding'}, 'The program looks for the blur in the picture itself. This takes a while; check the result with Preview.')],
+  find: findValues,
 };
 const one = (sigma) => (Array.isArray(sigma) ? Math.max(...sigma) : sigma);
 
@@ -121,7 +120,7 @@ export function update() {
   if (!parts.kinds) return;
   const kind = currentKind();
   parts.kinds.update(kind);
-  const key = `${app.project.id} ${kind} ${app.active} ${finding()}`;
+  const key = `${app.project.id} ${kind} ${app.active}`;
   if (key !== valuesFor) {
     valuesFor = key;
     parts.values.replaceChildren(...(kind ? VALUES[kind](kind === kindOf(activeKernel()) ? activeKernel() : null) : []));
@@ -137,14 +136,20 @@ export function update() {
   }
   for (const tool of parts.tools) tool.setAttribute('aria-pressed', String(app.tool === tool.dataset.tool));
   parts.file.hidden = !app.sketch.file;
-  parts.file.textContent = app.sketch.file ? `From a file: ${app.project.files[app.sketch.file]?.name ?? 'blur'}. Choosing a kind of blur replaces it.` : '';
+  parts.file.textContent = app.sketch.file ? wordsOnFile(app.project.files[app.sketch.file]) : '';
   $('save-blur').disabled = isEmpty();
   showWhere();
+}
+
+function wordsOnFile(file) {
+  const from = file?.name === FOUND ? 'Found in the picture.' : `From a file: ${file?.name ?? 'blur'}.`;
+  return [from, ...(file?.words ?? []), 'Choosing a kind of blur replaces it.'].join(' ');
 }
 
 // Sliders follow what was dragged on the picture or undone.
 function refreshValues() {
   const kernel = activeKernel(), kind = kindOf(kernel);
+  if (kind !== currentKind()) return; // another kind was chosen, and waits for its drawing
   const numbers = {motion: [kernel?.motion?.length, kernel?.motion?.angle], defocus: [kernel?.defocus?.radius], gaussian: [one(kernel?.gaussian?.sigma)]}[kind] ?? [];
   numbers.forEach((value, i) => parts.values.children[i]?.update?.(value));
 }
@@ -187,5 +192,4 @@ function showKernel() {
 
 on('sketch', update);
 on('tool', update);
-on('find', update);
 on('kernel', showKernel);

@@ -27,14 +27,17 @@ export function showResult(run) {
   app.shown = run.number;
   compare.after = new Tiles(path(`/runs/${run.number}/tiles`), {...app.facts, levels: run.outcome.levels}, redraw);
   setMode(compare.mode);
+  if (compare.mode === 'side') fit();
   tell('shown');
 }
 
 export function closeResult() {
+  const wasBeside = compare.after && compare.mode === 'side';
   compare.after?.close();
   compare.after = null;
   app.shown = null;
   setPane(() => view.width);
+  if (wasBeside) fit();
   tell('shown');
   redraw();
 }

@@ -104,10 +104,10 @@ async function loadBlur(files) {
       const sent = await upload(path('/files'), file, file.name);
       if (sent.sketch) { found = sent; continue; } // a ZIP
       beside[file.name] = sent.id;
-      app.project.files[sent.id] = sent;
       if (/\.ya?ml$/i.test(file.name) || !main) main = sent.id;
     }
     found ??= await post(path('/load'), {file: main, beside});
+    app.project.files = found.files;
     const alone = found.sketch.background && !found.sketch.regions.length && app.active >= 0;
     edit((sketch) => {
       // One kernel, while a region is chosen, is for that region.
@@ -116,7 +116,7 @@ async function loadBlur(files) {
     });
     app.kind = null;
     tell('sketch');
-    if (found.words.length) toast(found.words[1] ?? found.words[0], 'note');
+    if (found.words.length && !found.sketch.file) toast(found.words[1] ?? found.words[0], 'note');
   } catch (error) { toast(error.message); }
 }
 

@@ -2,6 +2,7 @@
 
 import {fromBase64, post} from './api.js';
 import {hover} from './pointer.js';
+import {previewIsOn} from './preview.js';
 import {drawn} from './tools.js';
 import {redraw, toScreen, view} from './view.js';
 import {activeKernel, app, kindOf, on, path, tell} from './store.js';
@@ -53,7 +54,7 @@ export function paintOverlay(context) {
   app.sketch.regions.forEach((region, index) => paintRegion(context, region, index));
   if (drawn.stroke) paintStrokes(context, [...(app.sketch.regions[app.active]?.strokes ?? []), drawn.stroke], colourOf(Math.max(0, app.active)), true);
   paintOutline(context);
-  if (app.tab === 'blur') paintKernel(context);
+  if (app.tab === 'blur' && !previewIsOn()) paintKernel(context);
   paintBrush(context);
 }
 
@@ -164,8 +165,9 @@ function paintKernel(context) {
     context.moveTo(x - dx, y - dy);
     context.lineTo(x + dx, y + dy);
     outlined(context, LIGHT, 2);
-    dot(context, [x - dx, y - dy], 5);
-    dot(context, [x + dx, y + dy], 5);
+    const size = Math.min(5, Math.max(2.5, half / 5));
+    dot(context, [x - dx, y - dy], size);
+    dot(context, [x + dx, y + dy], size);
   } else if (kind === 'defocus' || kind === 'gaussian') {
     const sigma = kernel.gaussian?.sigma;
     const radius = kernel.defocus?.radius ?? (Array.isArray(sigma) ? Math.max(...sigma) : sigma);

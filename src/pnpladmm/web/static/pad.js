@@ -50,7 +50,7 @@ export function pad() {
     if (!cells.some((v) => v > 0)) return;
     try {
       const made = await post(path('/drawn'), {rows});
-      app.project.files[made.id] = {name: made.name};
+      app.project.files[made.id] = made;
       setKernel({kernel: made.id});
     } catch (error) { toast(error.message); }
   }

@@ -73,7 +73,7 @@ async function ask() {
     Object.assign(state, {image, at: made.box});
     box.dataset.state = 'ready';
     box.dataset.seconds = ((performance.now() - begun) / 1000).toFixed(2);
-    text.textContent = `Preview \u00b7 noise ${made.noise.toFixed(1)}`;
+    text.textContent = `Preview \u00b7 noise ${made.noise.toFixed(1)} of 255`;
     handle.title = made.warnings.join(' ');
     redraw();
   } catch (error) {

@@ -9,6 +9,7 @@ export async function showStart() {
   tell('closed');
   try { app.server = await get('/state'); } catch (error) { noServer(error); return; }
   const recent = app.server.projects;
+  $('pick-picture').accept = Object.values(app.server.formats).flat().map(suffixForDialog).join(',');
   $('work').hidden = true;
   $('start').hidden = false;
   document.body.dataset.page = 'start';
@@ -18,10 +19,13 @@ export async function showStart() {
       el('p', {class: 'lead'}, 'Open it, say what blurred it, and look. The picture stays on this computer.'),
       el('div', {class: 'drop', id: 'drop'},
         el('button', {type: 'button', class: 'primary large', onclick: () => $('pick-picture').click()}, 'Choose a picture'),
-        el('p', {class: 'soft'}, 'or drop one here'), el('p', {class: 'help'}, 'PNG, JPEG, TIFF, FITS or NPY, 8 to 64 bits, up to 150 megapixels')),
+        el('p', {class: 'soft'}, 'or drop one here'), el('p', {class: 'help'}, `${Object.keys(app.server.formats).join(', ')}, up to ${app.server.limits.pixels / 1e6} megapixels`)),
       recent.length ? el('h2', {}, 'Go on with') : null,
       recent.length ? el('ul', {class: 'recent'}, ...recent.slice(0, 12).map(recentEntry)) : null));
 }
+
+// A dialog for files looks at the last suffix alone: '.gz' for '.fits.gz'.
+const suffixForDialog = (suffix) => suffix.slice(suffix.lastIndexOf('.'));
 
 function recentEntry(project) {
   const thumb = el('canvas', {width: 120, height: 90, 'aria-hidden': 'true'});

@@ -119,6 +119,7 @@ addTool('star', {
     try {
       const made = await post(path('/star'), {x: point[0], y: point[1], size: drawn.star});
       app.anchor = [made.x, made.y];
+      app.project.files[made.id] = made;
       setKernel({kernel: made.id});
       toast('The star is the picture of a point of light now.', 'note');
     } catch (error) { toast(error.message); }
