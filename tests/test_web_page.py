@@ -17,6 +17,7 @@ import yaml
 pytest.importorskip("fastapi", reason="needs the extra web")
 pytest.importorskip("playwright", reason="needs the extra test")
 
+from pnpladmm.blur import gaussian
 from pnpladmm.pictures import read_picture
 from web_cases import Server, picture_file, small_photo
 from web_person import CHROMIUM, Person, chromium
@@ -50,6 +51,10 @@ def person(browser: Any, server: Server) -> Iterator[Person]:
 def photo(tmp_path: Path) -> Path:
     """A shaken photograph in 16 bits with a colour profile and a description, under a name that is HTML."""
     return picture_file(tmp_path / "<img src=x onerror=document.title='hacked'>.png", small_photo(96))
+
+
+def rng_of(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -139,3 +144,75 @@ def test_from_a_shaken_picture_to_a_saved_one(person: Person, photo: Path, tmp_p
     person.click("3 Results", role="tab")
     assert person.page.locator("[data-run]").count() == 3
     assert person.page.title() != "hacked"
+
+
+def test_every_way_to_say_what_the_blur_is(person: Person, tmp_path: Path) -> None:
+    """A star field: found, clicked, drawn, outlined, erased, taken back, saved and loaded."""
+    stars, rng = 0.05 + 0.002 * rng_of(1).standard_normal((160, 200)), rng_of(2)
+    for x, y in [(40, 50), *((x + rng.uniform(-3, 3), y) for y in (20, 90, 130) for x in (25, 75, 125, 175))]:
+        left, top = round(x) - 8, round(y) - 8
+        stars[top : top + 17, left : left + 17] += 12 * rng.uniform(0.5, 1) * gaussian(2.0).numpy()
+    field = tmp_path / "stars.npy"
+    np.save(field, (stars.clip(0, 1) * 65535).astype(np.uint16))
+    person.open(field)
+    page = person.page
+
+    person.click("Click a star", role="radio")
+    person.touch((41, 51))
+    page.locator(".thumb").wait_for()
+    assert page.get_by_role("radio", name="Click a star").get_attribute("aria-checked") == "true"
+    star = person.sketch()["background"]["kernel"]
+    page.keyboard.press("Control+z")
+    assert person.sketch()["background"] is None
+    assert page.get_by_role("button", name="Restore picture").is_disabled()
+
+    person.click("Draw the path", role="radio")
+    pad = page.locator(".pad").bounding_box()
+    page.mouse.move(pad["x"] + 60, pad["y"] + 90)
+    page.mouse.down()
+    page.mouse.move(pad["x"] + 190, pad["y"] + 170, steps=6)
+    page.mouse.up()
+    page.locator(".thumb").wait_for()
+    drawn = person.sketch()["background"]["kernel"]
+    assert drawn not in (None, star)
+
+    # A region by its corners; the keys for the help, for closing and for removing.
+    page.locator("#canvas").focus()
+    for key in ("?", "Escape", "l"):
+        page.keyboard.press(key)
+    corners = [(20, 20), (60, 22), (58, 70), (22, 66)]
+    for corner in corners:
+        person.touch(corner)
+    page.keyboard.press("Enter")
+    assert np.allclose(person.sketch()["regions"][0]["polygon"], corners, atol=0.6)
+    person.click("Soft", role="radio")
+    page.get_by_label("Soft edge, px, number").fill("9")
+    page.get_by_label("Soft edge, px, number").press("Enter")
+    sketch = person.sketch()
+    assert sketch["feather"] == 9
+    assert person.unreadable() == []
+    assert person.overlapping() == []
+    packed = person.save("Save the blur file", into=tmp_path)
+    page.locator("#canvas").focus()
+    page.keyboard.press("Delete")
+    assert person.sketch()["regions"] == []
+    page.set_input_files("#pick-blur", packed)
+    page.get_by_text("Region 1").wait_for()
+    loaded = person.sketch()
+    assert loaded["regions"] == sketch["regions"]
+    assert loaded["feather"] == 9
+    assert loaded["background"]["kernel"] not in (None, drawn)  # the file of the ZIP, under a new name
+
+    # A file that names what did not come along is refused in one line, and changes nothing.
+    wrong = {"name": "b.yaml", "mimeType": "text/plain", "buffer": b"background: {kernel: /etc/passwd}"}
+    page.set_input_files("#pick-blur", wrong)
+    assert "choose this file together with it" in page.locator(".toast.bad").inner_text()
+    assert person.sketch() == loaded
+    person.complaints.clear()  # the browser notes the refusal as well
+
+    person.click("Find it for me", role="radio")
+    person.click("From stars or beads", role="radio")
+    person.click("Find the blur")
+    page.get_by_text("Found in the picture. It is expected").wait_for()
+    assert person.sketch()["file"] is not None
+    assert page.locator(".thumb").is_visible()

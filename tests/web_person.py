@@ -12,6 +12,7 @@ from typing import Any
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 """The system's Chromium; Playwright's own browsers are never downloaded."""
+INSPECT = (Path(__file__).parent / "web_inspect.js").read_text(encoding="utf-8").partition("\n\n")[2]
 TABLET, DESKTOP = (820, 1180), (1280, 800)
 Point = tuple[float, float]
 
@@ -149,3 +150,11 @@ class Person:
                 point,
             )
         )
+
+    def overlapping(self) -> list[str]:
+        """What is cut off at the side, or lies over something else that can be pressed."""
+        return list(self.page.evaluate(f"({INSPECT}).cutOff()"))
+
+    def unreadable(self) -> list[str]:
+        """Text with a contrast below that of WCAG 2.1 AA, and controls without a name."""
+        return list(self.page.evaluate(f"[...({INSPECT}).lowContrast(), ...({INSPECT}).nameless()]"))

@@ -72,7 +72,7 @@ def steps(person: Person, photo: Path) -> Iterator[str]:
     person.click("I know it", role="radio")
     person.previewed()
     yield "settings"
-    person.click("Found in the picture", role="radio")
+    person.click("Measure it", role="radio")
     person.restore()
     person.restore()
     page.wait_for_selector("progress[value]")
@@ -121,6 +121,8 @@ def walk(browser: Any, size: tuple[int, int], dark: bool, target: Path, guide: b
         look = f"{size[0]}-{'dark' if dark else 'light'}"
         for number, step in enumerate(steps(person, photo), 1):
             person.page.wait_for_timeout(150)
+            for problem in person.overlapping() + person.unreadable():
+                print(f"{look} {step}: {problem}", file=sys.stderr)
             picture = person.page.screenshot()
             if not guide:
                 (target / f"{look}-{number:02d}-{step}.png").write_bytes(picture)

@@ -129,6 +129,14 @@ def kernel(desk: TheDesk, project: str, kernel: Kernel) -> dict[str, Any]:
     return desk.helper.ask("kernel", limit, "kernel", kernel=values, files=desk.files(project))
 
 
+@router.get("/projects/{project}/files/{file}/field")
+def field(desk: TheDesk, project: str, file: str) -> dict[str, Any]:
+    """A blur file for the whole picture as PSFs at places (x, y) over it, each as PNG (base64)."""
+    desk.projects.file(project, file)
+    limit, size = desk.limits.preview_seconds, list(desk.projects.size(project))
+    return desk.helper.ask("field", limit, "field", file=file, size=size, files=desk.files(project))
+
+
 @router.post("/projects/{project}/star")
 def star(desk: TheDesk, project: str, order: StarOrder) -> dict[str, Any]:
     """Make a PSF of a star or bead of the picture."""

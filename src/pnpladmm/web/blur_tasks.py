@@ -28,6 +28,9 @@ UNKNOWN_REACH = 32.0
 WIDEST_SHOWN = 129
 """Pixels of a kernel that is shown; a larger one is cut to its middle."""
 
+PLACES = 5
+"""PSFs of a field that are shown along the longer side of the picture."""
+
 _kept: dict[str, Blur] = {}
 """The field that was read last from a file: it may be large."""
 
@@ -56,14 +59,31 @@ def for_box(sketch: Sketch, picture: Picture, box: Box, files: dict[str, str], f
     if sketch.file is None:
         path = write_blur_file(sketch, (height, width), lambda name: Path(files[name]), folder, box)
         return read_blur(path, (box.height, box.width))
-    key = f"{files[sketch.file]} {height} {width}"
+    rows, columns = slice(box.top, box.top + box.height), slice(box.left, box.left + box.width)
+    whole = _field(sketch, (height, width), files, folder)
+    return replace(whole, weights=whole.weights[:, rows, columns].contiguous())
+
+
+def _field(sketch: Sketch, size: tuple[int, int], files: dict[str, str], folder: Path) -> Blur:
+    """The blur of the whole picture in a file; the one that was read last is kept."""
+    assert sketch.file is not None
+    key = f"{files[sketch.file]} {size}"
     if key not in _kept:
         _kept.clear()
-        path = write_blur_file(sketch, (height, width), lambda name: Path(files[name]), folder)
-        _kept[key] = read_blur(path, (height, width))
-    rows, columns = slice(box.top, box.top + box.height), slice(box.left, box.left + box.width)
-    whole = _kept[key]
-    return replace(whole, weights=whole.weights[:, rows, columns].contiguous())
+        path = write_blur_file(sketch, size, lambda name: Path(files[name]), folder)
+        _kept[key] = read_blur(path, size)
+    return _kept[key]
+
+
+def field_pictures(file: str, size: tuple[int, int], files: dict[str, str], folder: Path) -> list[dict[str, Any]]:
+    """PSFs of a field at places that cover the picture: where they are (x, y), and as `kernel_picture`."""
+    blur, (height, width) = _field(Sketch(file=file), size, files, folder), size
+    step = max(height, width) / PLACES
+    rows, columns = (max(1, round(n / step)) for n in size)
+    places = [
+        (int((r + 0.5) * height / rows), int((c + 0.5) * width / columns)) for r in range(rows) for c in range(columns)
+    ]
+    return [{"x": x, "y": y, **_picture_of(blur.psf_at(y, x).numpy())} for y, x in places]
 
 
 def inspect_file(path: Path, size: tuple[int, int]) -> dict[str, Any]:
@@ -80,6 +100,10 @@ def kernel_picture(kernel: dict[str, Any], files: dict[str, str]) -> dict[str, A
         values = kernel_of(Path("the blur"), "kernel", wanted.entry(), Options(), [])
     else:
         values = _single(read_blur(Path(files[wanted.kernel]), (1024, 1024)))
+    return _picture_of(values)
+
+
+def _picture_of(values: Array) -> dict[str, Any]:
     flat = values.mean(0)
     flat = _middle(flat / max(float(np.abs(flat).max()), 1e-300))
     from PIL import Image

@@ -137,6 +137,12 @@ def kernel(send: Send, kernel: dict[str, Any], files: dict[str, str]) -> dict[st
     return blur_tasks.kernel_picture(kernel, files)
 
 
+def field(send: Send, file: str, size: list[int], files: dict[str, str]) -> dict[str, Any]:
+    """PSFs of a field over the picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {"places": blur_tasks.field_pictures(file, (size[0], size[1]), files, Path(folder))}
+
+
 def inspect_file(send: Send, path: str, size: list[int]) -> dict[str, Any]:
     """What a file of a blur holds: one kernel, or a whole field for a picture of this size."""
     return blur_tasks.inspect_file(Path(path), (size[0], size[1]))
@@ -152,6 +158,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "star": star,
     "drawn": drawn,
     "kernel": kernel,
+    "field": field,
     "inspect": inspect_file,
 }
 

@@ -138,6 +138,7 @@ export function update() {
   parts.file.hidden = !app.sketch.file;
   parts.file.textContent = app.sketch.file ? wordsOnFile(app.project.files[app.sketch.file]) : '';
   $('save-blur').disabled = isEmpty();
+  showKernel();
   showWhere();
 }
 
@@ -182,12 +183,13 @@ function showKernel() {
   const c = parts.thumb.getContext('2d'), {image, width, height} = shown;
   c.fillStyle = '#101114';
   c.fillRect(0, 0, 96, 96);
-  parts.thumb.parentElement.hidden = !image || !activeKernel();
+  const waiting = app.kind !== null; // another kind was chosen, and nothing is drawn yet
+  parts.thumb.parentElement.hidden = !image || waiting || isEmpty() || (!activeKernel() && !app.sketch.file);
   if (!image) return;
   const scale = Math.min(88 / width, 88 / height);
   c.imageSmoothingEnabled = false;
   c.drawImage(image, 48 - width * scale / 2, 48 - height * scale / 2, width * scale, height * scale);
-  parts.caption.textContent = `What a point of light became: ${width} \u00d7 ${height} pixels. It lies over the picture at its true size.`;
+  parts.caption.textContent = `What a point of light became: ${width} \u00d7 ${height} pixels. It lies over the picture at its true size${shown.places.length > 1 ? ', at several places' : ''}.`;
 }
 
 on('sketch', update);

@@ -1,6 +1,6 @@
 // What lies over the picture: regions in soft colours, the kernel at its true size, the line or outline being drawn.
 
-import {fromBase64, post} from './api.js';
+import {fromBase64, get, post} from './api.js';
 import {hover} from './pointer.js';
 import {previewIsOn} from './preview.js';
 import {drawn} from './tools.js';
@@ -14,20 +14,23 @@ const LIGHT = '#ffffff', DARK = 'rgba(0,0,0,.65)';
 
 // --- the kernel, as the server draws it ----------------------------------------------------------------------------
 
-export const shown = {image: null, width: 0, height: 0, of: null};
+// `places` are where it lies over the picture: one for a kernel, several for a field from a file.
+export const shown = {image: null, width: 0, height: 0, of: null, places: []};
 let asking = 0;
 
 async function askForKernel() {
-  const kernel = activeKernel(), key = JSON.stringify([app.project?.id, kernel]);
+  const kernel = activeKernel(), file = app.sketch.file, key = JSON.stringify([app.project?.id, file, kernel]);
   if (key === shown.of) return;
   shown.of = key;
-  if (!kernel) { shown.image = null; tell('kernel'); redraw(); return; }
   const mine = ++asking;
+  let made = [];
   try {
-    const made = await post(path('/kernel'), kernel);
+    if (file) made = (await get(path(`/files/${file}/field`))).places;
+    else if (kernel) made = [await post(path('/kernel'), kernel)];
+    const images = await Promise.all(made.map(({png}) => fromBase64(png)));
     if (mine !== asking) return;
-    const image = await fromBase64(made.png);
-    Object.assign(shown, {image: tinted(image), width: made.width, height: made.height});
+    shown.places = made.map((one, i) => ({...one, image: tinted(images[i])}));
+    Object.assign(shown, {image: null, width: 0, height: 0}, shown.places[Math.floor(shown.places.length / 2)]);
   } catch { if (mine === asking) shown.of = null; }
   tell('kernel');
   redraw();
@@ -147,17 +150,24 @@ function regionMiddle() {
   return [mean(0), mean(1)];
 }
 
+function paintField(context) {
+  for (const {x, y, image, width, height} of shown.places) paintImage(context, image, toScreen([x, y]), width, height);
+}
+
+function paintImage(context, image, [x, y], width, height) {
+  const w = width * view.scale, h = height * view.scale;
+  context.imageSmoothingEnabled = false;
+  context.globalAlpha = 0.9;
+  context.drawImage(image, x - w / 2, y - h / 2, w, h);
+  context.globalAlpha = 1;
+}
+
 function paintKernel(context) {
+  if (app.sketch.file) { paintField(context); return; }
   const kernel = activeKernel();
-  if (!kernel || app.sketch.file) return;
+  if (!kernel) return;
   const [x, y] = toScreen(anchor()), kind = kindOf(kernel);
-  if (shown.image) {
-    const w = shown.width * view.scale, h = shown.height * view.scale;
-    context.imageSmoothingEnabled = false;
-    context.globalAlpha = 0.9;
-    context.drawImage(shown.image, x - w / 2, y - h / 2, w, h);
-    context.globalAlpha = 1;
-  }
+  if (shown.image) paintImage(context, shown.image, [x, y], shown.width, shown.height);
   context.beginPath();
   if (kind === 'motion') {
     const half = kernel.motion.length / 2 * view.scale, turn = kernel.motion.angle * Math.PI / 180;

@@ -17,7 +17,7 @@ export function buildSettingsPanel() {
     hint: 'More is smoother, less is crisper. 1 suits most pictures.', onchange: (v) => setSettings({strength: v}),
   });
   parts.noise = choice({
-    label: 'Noise', options: [{value: 'auto', label: 'Found in the picture'}, {value: 'given', label: 'I know it'}],
+    label: 'Noise', options: [{value: 'auto', label: 'Measure it'}, {value: 'given', label: 'I know it'}],
     value: settings.noise === 'auto' ? 'auto' : 'given', onchange: (v) => setSettings({noise: v === 'auto' ? 'auto' : 3}),
   });
   parts.level = slider({
@@ -33,7 +33,7 @@ export function buildSettingsPanel() {
   parts.linear = el('input', {type: 'checkbox', id: 'linear', checked: settings.linear, disabled: !facts.tone, onchange: () => setSettings({linear: parts.linear.checked})});
   $('panel-settings').replaceChildren(
     parts.strength,
-    el('div', {class: 'field'}, el('span', {class: 'label'}, 'Noise'), parts.noise, el('p', {class: 'help'}, 'How much grain the program takes for noise.')),
+    el('div', {class: 'field'}, el('span', {class: 'label'}, 'Noise'), parts.noise, el('p', {class: 'help'}, 'Grain is told from detail by this number. The program can measure it.')),
     parts.level,
     el('div', {class: 'field'}, el('span', {class: 'label'}, 'Quality'), parts.quality, parts.qualityHelp),
     el('div', {class: 'field'}, el('label', {class: 'check', for: 'linear'}, parts.linear, 'Linear light'),
