@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,6 +30,22 @@ def test_pages_that_were_left_out_have_none() -> None:
     model = joined_noise([NoiseModel("given", torch.tensor([0.01])), NoiseModel("given", torch.tensor([0.02]))], 1)
     assert model.level[:2].tolist() == pytest.approx([0.01, 0.02])
     assert math.isnan(float(model.level[2]))
+
+
+@pytest.mark.parametrize("brightest", [1.4, 1.6, 40.0])
+def test_the_noise_of_files_of_floats_has_one_unit(tmp_path: Path, brightest: float) -> None:
+    pixels = torch.rand(24, 24, generator=torch.Generator().manual_seed(0)).numpy()
+    pixels[0, 0] = brightest  # above 1.5 the picture is divided by a power of two
+    np.save(tmp_path / "y.npy", pixels)
+    found = pl.restore(tmp_path / "y.npy", np.ones((3, 3)), 0.02, **QUICK)
+    assert float(found.noise) * found.before.scale == pytest.approx(0.02)
+    assert isinstance(found.problem.data_term, pl.Gaussian)
+    assert float(found.problem.data_term.sigma) * found.before.scale == pytest.approx(0.02)
+
+
+def test_the_level_is_told_in_the_numbers_that_the_picture_has() -> None:
+    model = NoiseModel("estimated", torch.tensor([0.001]))
+    assert model.words(unit=4096.0) == "noise 4.096 in the numbers of the picture (estimated)"
 
 
 def test_a_result_says_what_was_assumed() -> None:

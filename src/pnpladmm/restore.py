@@ -62,7 +62,8 @@ def restore(
         A blur file, the PSF as (k, k), a stack (P, k, k) with `labels` or as `(kernels, weights)`, a list of
         (polygon, kernel), a `Blur`, an operator, or an object with `A` and `A_adjoint`. PSFs are centred at `k // 2`.
     noise : float, sequence or "auto"
-        Standard deviation for pictures in [0, 1], one or one for each picture; `auto` estimates it.
+        Standard deviation, one or one for each picture: 1 is white, and in files of floats 1, whatever their largest
+        number is. `auto` estimates it.
     method : str or Method
         A name, in any case, such as "fast" or "ladmm"; or a method with its parameters.
     denoiser : str, path or callable, optional

@@ -13,6 +13,7 @@ from pnpladmm.operators import Boundary
 from pnpladmm.pictures import Picture
 from pnpladmm.restoration.inputs import BlurLike, PictureLike, as_given, blur_for
 from pnpladmm.restoration.options import check_scale, one_gain
+from pnpladmm.restoration.policy import unit_of
 from pnpladmm.tensors import InputError, check_positive, type_words
 
 
@@ -46,7 +47,7 @@ def simulate(
     picture, blur, labels, positions, psf_scale, axes
         As in `restore`, but no operators.
     noise : float
-        Standard deviation of Gaussian noise, for pictures in [0, 1].
+        Standard deviation of Gaussian noise: 1 is white, and in files of floats 1.
     gain, background : float
         Counts instead: what one electron adds, and the level below them, in the numbers of the file or array.
     electrons_per_count : float, optional
@@ -105,6 +106,7 @@ def simulate_with(
         rate = (clean.double() + level).clamp_min(0) / count
         pixels = (torch.poisson(rate, generator=generator) * count).to(clean.dtype)
     else:
+        noise = noise / unit_of(sharp)
         pixels = clean + noise * torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
     return Simulation(replace(sharp, pixels=pixels, valid=None, blank_values=None, quality=None), model)
 

@@ -35,7 +35,7 @@ EXAMPLES = (
     "[bold]pnpladmm restore *.tif --blur field.psf --noise auto -o out/[/bold], "
     "[bold]pnpladmm restore --job sharp.png.job.json[/bold]"
 )
-NOISE = "Standard deviation on the 0-255 scale (in float files 255 is 1, or the next power of two); or auto."
+NOISE = "Standard deviation on the 0-255 scale (in files of floats 255 is 1, always); or auto."
 OUTSIDE_JOB = ("context", "pictures", "blur", "out", "as_json", "job", "keep", "trust")
 """Parameters of the command that are no fields of a job."""
 
@@ -129,12 +129,11 @@ def _tell(console: Console, outcome: Outcome, asked: bool) -> None:
     """What became of a picture; the certificate where one is given or was asked for."""
     console.print(
         f"{outcome.output}: {outcome.status}, {outcome.iterations} iteration{'s' * (outcome.iterations != 1)}, "
-        f"{outcome.seconds} s, "
-        f"noise {outcome.noise:.2f} of 255",
+        f"{outcome.seconds} s, {outcome.noise_words}",
         markup=False,
         soft_wrap=True,
     )
-    for note in outcome.notes:
+    for note in (note for note in outcome.notes if note != outcome.noise_words):
         console.print(f"  {note}", markup=False, style="dim", soft_wrap=True)
     for warning in outcome.warnings:
         console.print(f"  warning: {warning}", markup=False, style="yellow", soft_wrap=True)

@@ -18,7 +18,8 @@ from pnpladmm.jobs.job import FOR_BLUR_AND_MAPS, Job
 from pnpladmm.locks import check_apart, check_regular, only_writer_of
 from pnpladmm.pictures import Picture, check_output, read_picture
 from pnpladmm.report import summarise_certificate, write_restoration
-from pnpladmm.restoration import Restoration
+from pnpladmm.restoration import NoiseModel, Restoration
+from pnpladmm.restoration.policy import unit_of
 from pnpladmm.restore import restore_with
 from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
@@ -35,7 +36,9 @@ class Outcome:
     advice: str
     certificate: dict[str, Any]
     noise: float
-    """Assumed, of 255; of the noisiest page."""
+    """Assumed, of 255, as the methods saw it; of the noisiest page."""
+    noise_words: str
+    """The same with its parts, in the numbers of the picture where those go beyond [0, 1]."""
     iterations: int
     seconds: float
     residual: list[dict[str, float]]
@@ -119,6 +122,11 @@ def _run(job: Job, picture: Picture, progress: bool, callback: Callback | None) 
     return _outcome(job, restored, written.notes)
 
 
+def _noisiest(restored: Restoration) -> NoiseModel:
+    """The noise of the noisiest page; NaN for pages that were not restored."""
+    return restored.noise_model.of(int(torch.nan_to_num(restored.noise_model.level, 0.0).argmax()))
+
+
 def _outcome(job: Job, restored: Restoration, notes: tuple[str, ...]) -> Outcome:
     history, levels = restored.history, restored.noise[torch.isfinite(restored.noise)]
     return Outcome(
@@ -128,6 +136,7 @@ def _outcome(job: Job, restored: Restoration, notes: tuple[str, ...]) -> Outcome
         advice=restored.status.advice,
         certificate=summarise_certificate(restored.certificate),
         noise=round(255 * float(levels.max()), 4),
+        noise_words=_noisiest(restored).words(unit_of(restored.before)),
         iterations=len(history),
         seconds=round(float(history.seconds[-1]), 2) if len(history) else 0.0,
         residual=[{"size": round(c.size, 4), "correlation": round(c.correlation, 4)} for c in restored.checks],

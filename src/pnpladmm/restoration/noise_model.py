@@ -69,12 +69,18 @@ class NoiseModel:
 
     def __str__(self) -> str:
         """One line, of 255."""
-        levels = _numbers(self.level)
-        parts = [f"{_numbers(getattr(self, name))} {words}" for name, words in PARTS.items() if self._has(name)]
+        return self.words()
+
+    def words(self, unit: float = 1.0) -> str:
+        """One line, of 255; for floats beyond [0, 1] in their own numbers, `unit` times those of the picture."""
+        of = " of 255" if unit == 1 else " in the numbers of the picture"
+        factor = 255.0 if unit == 1 else unit
+        levels = _numbers(self.level, factor)
+        parts = [f"{_numbers(getattr(self, name), factor)} {words}" for name, words in PARTS.items() if self._has(name)]
         source = {"variance map": "the median of the variance map", "counts": "the median of the counts' noise"}
         known = source.get(self.source, self.source)
-        inside = ", ".join([f"{_numbers(self.white)} {known}", *parts]) if parts else known
-        return f"noise {levels} of 255 ({inside})"
+        inside = ", ".join([f"{_numbers(self.white, factor)} {known}", *parts]) if parts else known
+        return f"noise {levels}{of} ({inside})"
 
     def _has(self, name: str) -> bool:
         return bool((getattr(self, name) > 0).any())
@@ -87,5 +93,6 @@ def joined_noise(models: Sequence[NoiseModel], left_out: int = 0) -> NoiseModel:
     return NoiseModel(models[0].source, **{name: torch.cat([part, empty]) for name, part in parts.items()})
 
 
-def _numbers(levels: Tensor) -> str:
-    return ", ".join(f"{255 * float(level):.2f}" for level in levels)
+def _numbers(levels: Tensor, factor: float) -> str:
+    form = ".2f" if factor == 255 else ".4g"
+    return ", ".join(f"{factor * float(level):{form}}" for level in levels)

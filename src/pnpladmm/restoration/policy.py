@@ -72,7 +72,7 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
         noise = _median(variance)
         model = NoiseModel("counts" if pages.variance is None else "variance map", noise)
     if model.source == "estimated":
-        notes.append(str(model))
+        notes.append(model.words(unit_of(picture)))
     if options.linear:
         levels = ", ".join(f"{255 * float(level):.2f}" for level in noise)
         notes.append(f"the noise in linear light: a median of {levels} of 255")
@@ -91,6 +91,11 @@ def unsaturated(picture: Picture) -> Tensor | None:
     share = top.double().mean((1, 2, 3), keepdim=True)
     top = top & (share <= MOST_SATURATED)
     return ~top if bool(top.any()) else None
+
+
+def unit_of(picture: Picture) -> float:
+    """What a noise level of 1 is given in: white for integers, 1 in the numbers of the file for floats; in pixels."""
+    return picture.scale if np.dtype(picture.dtype).kind == "f" else 1.0
 
 
 def slope(picture: Picture) -> Tensor:
@@ -140,7 +145,7 @@ def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tenso
 def _noise_model(pages: Pages, pixels: Tensor, valid: Tensor | None) -> NoiseModel:
     """The noise of each picture, given or estimated from this picture alone."""
     if pages.noise is not None:
-        noise = pages.noise.to(pixels.device)
+        noise = pages.noise.to(pixels.device) / unit_of(pages.picture)
         per_picture(noise, pixels)  # one number, or one for each picture
         return NoiseModel("given", noise.expand(len(pixels)).clone())
     white = estimate_noise(pixels, valid)
