@@ -1,6 +1,6 @@
 """The page: how fast a preview is, and whether panning and zooming a large picture stalls the browser.
 
-    python benchmarks/page.py [--out FILE]
+    python benchmarks/page.py [preview] [large] [newcomer] [--out FILE]
 
 Needs the extras `web` and `test`, and Chromium on the PATH. It uses the test suite's server and person.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import sys
@@ -19,13 +20,18 @@ from typing import Any
 
 import numpy as np
 import skimage.data
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from web_cases import Server, png
 from web_person import Person, chromium
+from web_pictures import shaken
 
 PREVIEWS = 10
 LARGE = (5792, 8688)  # rows and columns: 50.3 megapixels
+SCALE = 3
+"""The newcomer's picture: 600 x 400 times this."""
+THINKING = 3.0
 SPIN = 6.0
 """Seconds of panning and zooming."""
 
@@ -97,19 +103,55 @@ def large(person: Person, folder: Path) -> dict[str, Any]:
     }
 
 
+def newcomer(person: Person, folder: Path) -> dict[str, Any]:
+    """From the empty page to a saved result, with a pause before every click as a person makes it."""
+    photo = folder / "shaken.png"
+    photo.write_bytes(png(shaken(SCALE)))
+    person.pause, begun = THINKING, time.monotonic()
+    person.open(photo)
+    person.click("Camera shake", role="radio")
+    length, angle = SCALE * 13, np.radians(35)
+    person.drag(
+        (320 * SCALE, 190 * SCALE), (320 * SCALE + length * np.cos(angle), 190 * SCALE - length * np.sin(angle))
+    )
+    person.preview()
+    person.restore()
+    card = person.run(1, "done")
+    saved = person.save("Save picture", card, folder)
+    taken = time.monotonic() - begun
+    sharp, blurred = (np.asarray(Image.open(path), float) for path in (saved, photo))
+    true = np.kron(skimage.data.coffee(), np.ones((SCALE, SCALE, 1))) if SCALE > 1 else skimage.data.coffee()
+
+    def quality(found: np.ndarray) -> float:
+        return round(float(10 * np.log10(255**2 / np.mean((found - true)[32:-32, 32:-32] ** 2))), 2)
+
+    return {
+        "picture": f"{blurred.shape[1]} x {blurred.shape[0]}",
+        "clicks": person.clicks,
+        "pause before each click, s": THINKING,
+        "all, s": round(taken, 1),
+        "blurred, dB": quality(blurred),
+        "restored, dB": quality(sharp),
+    }
+
+
+MEASURES = {"preview": previews, "large": large, "newcomer": newcomer}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", default=list(MEASURES), choices=list(MEASURES))
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("page-cpu.json"))
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         server = Server(folder / "projects")
-        found = {}
-        for called, measure in (("preview of 256x256", previews), ("50 megapixels", large)):
+        found: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+        for called in asked.names:
             person = Person(browser, server.address)
-            found[called] = measure(person, folder)
+            found[called] = MEASURES[called](person, folder)
             person.close()
-        found["machine"] = {"browser": browser.version, "python": platform.python_version()}
+        found["machine"] = {"cores": os.cpu_count(), "Chromium": browser.version, "Python": platform.python_version()}
         server.stop()
     asked.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))

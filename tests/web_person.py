@@ -40,7 +40,7 @@ class Person:
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address.partition("/#")[0])
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)
-        self.clicks = 0
+        self.clicks, self.pause = 0, 0.0
         self.complaints: list[str] = []
         self.foreign: list[str] = []
         origin = address.partition("/#")[0]
@@ -62,13 +62,19 @@ class Person:
 
     def click(self, name: str, within: Any = None, role: str = "button", exact: bool = True) -> None:
         """Press what has this name."""
+        self._think()
         (within or self.page).get_by_role(role, name=name, exact=exact).first.click()
+
+    def _think(self) -> None:
+        """Before a click."""
         self.clicks += 1
+        self.page.wait_for_timeout(1000 * self.pause)
 
     def open(self, *files: Path) -> None:
         """Choose a picture in the dialog for files."""
         with self.page.expect_file_chooser() as chooser:
             self.click("Choose a picture")
+        self._think()  # in the dialog
         chooser.value.set_files(files)
         self.page.wait_for_selector("body[data-page=work]")
         self.painted()
@@ -85,18 +91,18 @@ class Person:
 
     def drag(self, *points: Point) -> None:
         """Press at the first of some pixels of the picture, and move over the others to the last one."""
+        self._think()
         mouse, places = self.page.mouse, [self.on_screen(point) for point in points]
         mouse.move(*places[0])
         mouse.down()
         for place in places[1:]:
             mouse.move(*place, steps=4)
         mouse.up()
-        self.clicks += 1
 
     def touch(self, point: Point) -> None:
         """Click a pixel of the picture."""
+        self._think()
         self.page.mouse.click(*self.on_screen(point))
-        self.clicks += 1
 
     def sketch(self) -> dict[str, Any]:
         """The blur as the server keeps it, once the page has saved it."""
