@@ -15,6 +15,7 @@ from torch import Tensor
 import pnpladmm as pl
 from dataset_cases import good_things, write_coco
 from pnpladmm import cli
+from pnpladmm import deepinv as adapter
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -87,3 +88,15 @@ def coco(tmp_path: Path) -> Path:
     pytest.importorskip("pycocotools")
     write_coco(tmp_path / "coco", good_things())
     return tmp_path / "coco"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The examples in the docstrings of `pnpladmm.deepinv` need deepinv."""
+    found = [item for item in items if item.nodeid.startswith("src/pnpladmm/deepinv.py")]
+    if not found:
+        return
+    try:
+        adapter.load_deepinv()
+    except Exception as reason:
+        for item in found:
+            item.add_marker(pytest.mark.skip(reason=f"deepinv cannot be used here: {reason}"))

@@ -243,7 +243,7 @@ def test_real_deepinv_runs_our_weights_and_our_schedule(tmp_path: Path) -> None:
 def test_missing_deepinv_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deepinv", None)
     rivals.load_deepinv.cache_clear()
-    with pytest.raises(rivals.Missing, match=r"deepinv, which is not installed: .*pnpladmm\[bench\]"):
+    with pytest.raises(rivals.Missing, match=r"deepinv, which is not installed: .*pnpladmm\[deepinv\]"):
         rivals.load_deepinv()
     rivals.load_deepinv.cache_clear()
 

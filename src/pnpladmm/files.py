@@ -22,7 +22,7 @@ EXTRAS = {
     "optuna": "experiments",
     "pycocotools": "experiments",
     "torchmetrics": "experiments",
-    "deepinv": "bench",
+    "deepinv": "deepinv",
     "fastapi": "web",
     "uvicorn": "web",
 }
@@ -103,9 +103,10 @@ def optional(module: str, purpose: str = "this") -> Any:
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ImportError:
+    except ImportError as error:
+        missing = "which is not installed" if error.name in (None, package) else f"whose import failed ({error})"
         raise InputError(
-            f"{purpose} needs the package {package}, which is not installed: pip install 'pnpladmm[{EXTRAS[package]}]'"
+            f"{purpose} needs the package {package}, {missing}: pip install 'pnpladmm[{EXTRAS[package]}]'"
         ) from None
 
 

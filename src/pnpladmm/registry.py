@@ -21,6 +21,14 @@ class Registry(Generic[T]):
     group : str
         The group of entry points that other packages use: `pnpladmm.methods`. An entry point is loaded when its name
         is asked for, not before.
+
+    Examples
+    --------
+    >>> import pnpladmm as pl
+    >>> "tv" in pl.DENOISERS, "fast" in pl.METHODS
+    (True, True)
+    >>> pl.METHODS["FISTA"].__name__
+    'FISTA'
     """
 
     def __init__(self, kind: str, group: str) -> None:

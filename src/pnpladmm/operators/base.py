@@ -170,8 +170,10 @@ class PhysicsOperator(LinearOperator):
     def __init__(self, physics: Any, like: Tensor | None = None) -> None:
         """`like`: what the physics computes in, where its own parameters and buffers do not tell."""
         self.physics = physics
-        held = [t for name in ("parameters", "buffers") if hasattr(physics, name) for t in getattr(physics, name)()]
-        floating = [t for t in held if isinstance(t, Tensor) and t.is_floating_point()]
+        named = [pair for kind in ("parameters", "buffers") for pair in _named(physics, kind)]
+        # The level of its noise, and what deepinv keeps to know its device, say nothing of the map.
+        held = [t for name, t in named if not name.startswith(("noise_model", "_"))]
+        floating = [t for t in held if t.is_floating_point()]
         self.like = floating[0] if floating else like
 
     def forward(self, x: Tensor) -> Tensor:
@@ -193,6 +195,11 @@ class PhysicsOperator(LinearOperator):
     def input_shape(self, shape: Shape) -> Shape:
         """Found by applying the adjoint once."""
         return shape_of("A^T y", self.adjoint(torch.zeros(shape)))
+
+
+def _named(physics: Any, kind: str) -> list[tuple[str, Tensor]]:
+    """The named tensors of a module; none of another object."""
+    return list(getattr(physics, f"named_{kind}")()) if hasattr(physics, f"named_{kind}") else []
 
 
 def as_operator(operator: Any, like: Tensor | None = None) -> LinearOperator:

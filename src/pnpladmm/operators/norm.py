@@ -41,9 +41,10 @@ class NormBound:
 
     Attributes
     ----------
-    lower, upper : Tensor
-        float64, of shape (1,), or (B,) where each picture has an operator of its own. `upper` is infinite where no
-        bound is known.
+    lower : Tensor
+        float64, of shape (1,), or (B,) where each picture has an operator of its own.
+    upper : Tensor
+        The same; infinite where no bound is known.
 
     Examples
     --------

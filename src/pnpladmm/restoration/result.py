@@ -78,6 +78,7 @@ class Restoration(Result):
     before: Picture
     """The picture as it was given."""
     blur: Blur | LinearOperator
+    """The blur as it was used; an operator where one was given."""
     rebuild: Callable[[Array], Any] | None = None
     """From the restored array to the kind of thing that was given; None for files and pictures."""
 

@@ -17,7 +17,13 @@ LISTED_FIRST = ("fast", "ladmm", "certified")
 
 
 class MethodRegistry(Registry[type[Method[Any]]]):
-    """The registry of methods, which lists the most used ones first."""
+    """The registry of methods, which lists the most used ones first.
+
+    Examples
+    --------
+    >>> METHODS.names()[:3]
+    ('fast', 'ladmm', 'certified')
+    """
 
     def names(self) -> tuple[str, ...]:
         """All names: those of `LISTED_FIRST`, the others of this package, those of other packages."""

@@ -76,9 +76,11 @@ class Result:
     statuses: tuple[Status, ...]
     """How each picture's run ended."""
     history: History
+    """What was measured at each iteration."""
     certificates: tuple[Certificate, ...]
     """The certificate of each picture."""
     method: Method[Any]
+    """The method, with the parameters that were used."""
     state: State
     """Where the run stands: `solve(..., start=state)` goes on from here, bit for bit."""
 

@@ -6,11 +6,9 @@ deepinv is optional and loaded when a benchmark needs it; nothing else in the pa
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,12 +17,9 @@ import scipy.signal
 import torch
 from torch import Tensor
 
-from pnpladmm.files import optional
+from pnpladmm import deepinv as adapter
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.tensors import InputError
-
-_loaded: list[Any] = []
-"""torch drops the operators of a library with the library."""
 
 
 class Missing(Exception):
@@ -44,30 +39,11 @@ class RivalBlur:
 def load_deepinv() -> Any:
     """deepinv, or `Missing`."""
     try:
-        _prepare_torchvision()
-        return optional("deepinv")
+        return adapter.load_deepinv()
     except InputError as error:
         raise Missing(str(error)) from None
     except Exception as error:  # its imports may raise anything
         raise Missing(f"deepinv cannot be imported here: {first_line(error)}") from error
-
-
-def _prepare_torchvision() -> None:
-    """Make torchvision, which deepinv imports, importable beside a torch for CPUs.
-
-    Its usual build looks for two compiled operators that are not there then. deepinv calls neither of them.
-    """
-    try:
-        import_module("torchvision")
-    except ImportError:
-        return  # deepinv's own import will fail, too
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _loaded.append(library)
 
 
 def deepinv_physics(blur: SpatiallyVaryingBlur, use_fft: bool) -> Any:
