@@ -51,7 +51,7 @@ def as_blur(thing: Any, size: tuple[int, int] | None = None, **settings: Unpack[
         (H, W) of the picture; needed where the weights do not say it.
     **settings
         `labels`, `positions`, `kind`, `index`, `feather`, `order`, `normalise`, `recentre`, `background`,
-        `oversampling`, `psf_scale`, `picture_scale`, `tolerance`, `most`: see `Options`.
+        `oversampling`, `psf_scale`, `picture_scale`, `pixels`, `tolerance`, `most`: see `Options`.
 
     Returns
     -------

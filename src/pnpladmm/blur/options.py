@@ -37,6 +37,7 @@ class Settings(TypedDict, total=False):
     oversampling: float | tuple[float, float] | None
     psf_scale: float | tuple[float, float] | None
     picture_scale: PixelScale | None
+    pixels: Tensor | None
     tolerance: float
     most: int | None
 
@@ -76,6 +77,8 @@ class Options:
         finely. The light in each pixel of the picture is summed. If not given, the sizes in the headers are compared.
     picture_scale : PixelScale, optional
         Size of the picture's pixels, as its header states it.
+    pixels : Tensor (.., H, W), optional
+        The blurred picture; regions whose blur is `auto` need it.
     tolerance : float
         Relative error that a low rank or a quantisation may cost.
     most : int, optional
@@ -95,6 +98,7 @@ class Options:
     oversampling: float | tuple[float, float] | None = None
     psf_scale: float | tuple[float, float] | None = None
     picture_scale: PixelScale | None = None
+    pixels: Tensor | None = None
     tolerance: float = 0.01
     most: int | None = None
 

@@ -35,7 +35,7 @@ def read_blur(path: str | Path, size: tuple[int, int] | None = None, **settings:
         (H, W) of the picture; needed for models that are defined on any field, such as one kernel.
     **settings
         `labels`, `positions`, `kind`, `index`, `feather`, `order`, `normalise`, `recentre`, `background`,
-        `oversampling`, `psf_scale`, `picture_scale`, `tolerance`, `most`: see `Options`.
+        `oversampling`, `psf_scale`, `picture_scale`, `pixels`, `tolerance`, `most`: see `Options`.
 
     Returns
     -------

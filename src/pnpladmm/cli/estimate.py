@@ -18,7 +18,7 @@ EXAMPLES = (
     "Examples: [bold]pnpladmm estimate field.fits --points auto -o field.npz --report[/bold], "
     "[bold]pnpladmm estimate blurred.png --sharp sharp.png -o blur.npz[/bold]"
 )
-WAYS = ("points", "sharp")
+WAYS = ("points", "sharp", "parametric")
 """Switches that name a way."""
 OWN = ("pictures", "out", "as_json", *WAYS)
 """Parameters of the command that are not handed on by their names."""
@@ -33,6 +33,10 @@ def estimate(
         str | None, typer.Option(help="From stars or beads: auto, or a CSV of x, y with their places.")
     ] = None,
     sharp: Annotated[Path | None, typer.Option(help="From the same scene, sharp: a picture.")] = None,
+    parametric: Annotated[
+        str | None,
+        typer.Option(help="Of a known kind: motion, defocus, gaussian, or a YAML blur file whose regions say auto."),
+    ] = None,
     side: Annotated[int | None, typer.Option(help="Side of the kernels in pixels, odd; found if not given.")] = None,
     field: Annotated[
         str | None,

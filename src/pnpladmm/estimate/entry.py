@@ -40,6 +40,8 @@ def estimate_blur(
 
         - "points": from stars or beads in the picture (`stars`: "auto" or a CSV of x, y);
         - "sharp": from the same scene, sharp (`sharp`: a picture): one kernel, a grid of kernels, or regions;
+        - "parametric": a blur of a known kind from the picture alone (`kind`: "motion", "defocus", "gaussian", or a
+          YAML blur file in which regions say `motion: auto`);
         - other names: see `pnpladmm.estimate.WAYS`.
     page : int, optional
         Which page of a file or stack, counted from 0.

@@ -21,7 +21,11 @@ FEWEST = 300
 MOST_REGIONS = 8
 SEED = 40
 """Side of the window that a new region starts from."""
-PASSES = 4
+WORSE = 0.2
+"""Excess over the noise, in its units, from which a window is worth a kernel of its own."""
+FAILURES = 2
+"""Windows in a row that give no new region after which the search ends."""
+PASSES = 3
 """How often regions and kernels are adapted to each other."""
 SMOOTH = 2.5
 """Pixels over which it is judged which kernel fits."""
@@ -30,6 +34,10 @@ TOGETHER = 1.5
 APART = (0.5, 0.15)
 """Neighbours on a grid differ by this share of the kernel."""
 GRIDS = (2, 3, 5)
+SWEEPS = 2
+"""How often the kernels of regions are fitted in turn at the end."""
+NODE, SEAM = 0.25, 0.3
+"""Weights of a node, and of a region, from which pixels count."""
 MEDIAN_OF_CHI2 = 0.4549
 SMALLEST_NOISE = 1e-4
 """Rounding of 12 bits."""
@@ -85,7 +93,7 @@ def grid_of_kernels(pair: Pair, seen: Array, start: Field, nodes: int, apart: fl
     places = places_of(x, y)
     weights = bilinear(x, y, size).reshape(len(places), *size)
     usable = pair.usable() & seen
-    sums = [_sums(pair, usable & (w > 0.25), WHILE_SEARCHING) for w in weights]
+    sums = [_sums(pair, usable & (w > NODE), WHILE_SEARCHING) for w in weights]
     kernels = np.repeat(start.kernels[:1], len(places), 0)
     step = np.array([x[1] - x[0], y[1] - y[0]])
     for _ in range(2):
@@ -97,16 +105,19 @@ def grid_of_kernels(pair: Pair, seen: Array, start: Field, nodes: int, apart: fl
 
 def regions_of_kernels(pair: Pair, seen: Array, start: Field) -> Iterator[Field]:
     """Ever more regions: each begins where the kernels so far fit worst."""
-    field = start
-    while len(field.kernels) < MOST_REGIONS:
-        new = _new_kernel(pair, seen, field)
-        if new is None:
+    field, tried, failures = start, np.zeros(pair.sharp.shape, bool), 0
+    while len(field.kernels) < MOST_REGIONS and failures < FAILURES:
+        window = _worst_window(pair, seen, field, tried)
+        if window is None:
             return
+        tried |= window
+        new = fit_kernel(_sums(pair, window, WHILE_SEARCHING), pair.noise, field.prior)
         more = fit_regions(pair, seen, np.concatenate([field.kernels, new[None]]), start.prior)
-        if len(more.kernels) == len(field.kernels):
-            return
-        field = more
-        yield field
+        if len(more.kernels) > len(field.kernels):
+            field, failures = more, 0
+            yield field
+        else:
+            failures += 1
 
 
 def fit_regions(pair: Pair, seen: Array, kernels: Array, prior: Prior) -> Field:
@@ -136,25 +147,57 @@ def with_seams(shares: Array, kernels: Array) -> Array:
 def finished(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:
     """The field from all pixels, and the relative error (P,) of each kernel.
 
-    The error is half the difference of the kernels of two halves of the pixels. Each region has its own prior.
+    The error is half the difference of the kernels of two halves of the pixels.
     """
-    usable = pair.usable()
+    if field.apart:
+        return _finished_grid(pair, seen, field)
+    priors = [field.prior] * len(field.kernels)
+    if len(priors) > 1:  # each region has a prior of its own
+        priors = [_best_prior(pair, seen, field, i) for i in range(len(priors))]
+        for _ in range(SWEEPS):
+            for i, prior in enumerate(priors):
+                kernel = fit_kernel(_part(pair, field, i, np.ones_like(seen)), pair.noise, prior)
+                field = replace(
+                    field, kernels=np.concatenate([field.kernels[:i], kernel[None], field.kernels[i + 1 :]])
+                )
+            shares = regions_of(pair, np.ones_like(seen), field.kernels)
+            field = replace(field, weights=with_seams(shares, field.kernels))
     kernels, errors = [], []
-    for i, share in enumerate(field.weights):
-        pixels = usable & (share > (0.25 if field.apart else 0.9))
-        near = () if not field.apart else (field.kernels[i], field.apart)
+    for i, prior in enumerate(priors):
+        a, b = (_part(pair, field, i, half) for half in (seen, ~seen))
+        kernels.append(fit_kernel(a.plus(b), pair.noise, prior))
+        one, other = (fit_kernel(half, pair.noise, prior) for half in (a, b))
+        errors.append(float(np.linalg.norm(one - other) / np.linalg.norm(kernels[-1])) / 2)
+    return replace(field, kernels=np.stack(kernels)), np.array(errors)
+
+
+def _finished_grid(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:
+    kernels, errors = [], []
+    for near, weight in zip(field.kernels, field.weights, strict=True):
+        pixels = pair.usable() & (weight > NODE)
         a, b = (_sums(pair, pixels & half, MOST_PIXELS) for half in (seen, ~seen))
-        priors = (field.prior,) if len(field.weights) == 1 or field.apart else PRIORS
-        halves = [fit_kernel(a, pair.noise, p, *near) for p in priors]
-        best = int(np.argmin([b.residual(k) for k in halves]))
-        other = fit_kernel(b, pair.noise, priors[best], *near)
-        kernel = fit_kernel(a.plus(b), pair.noise, priors[best], *near)
-        kernels.append(kernel)
-        errors.append(float(np.linalg.norm(halves[best] - other) / np.linalg.norm(kernel)) / 2)
-    done = replace(field, kernels=np.stack(kernels))
-    if len(kernels) > 1 and not field.apart:
-        done = replace(done, weights=with_seams(regions_of(pair, np.ones_like(seen), done.kernels), done.kernels))
-    return done, np.array(errors)
+        kernels.append(fit_kernel(a.plus(b), pair.noise, field.prior, near, field.apart))
+        one, other = (fit_kernel(half, pair.noise, field.prior, near, field.apart) for half in (a, b))
+        errors.append(float(np.linalg.norm(one - other) / np.linalg.norm(kernels[-1])) / 2)
+    return replace(field, kernels=np.stack(kernels)), np.array(errors)
+
+
+def _best_prior(pair: Pair, seen: Array, field: Field, i: int) -> Prior:
+    a, b = (_part(pair, field, i, half) for half in (seen, ~seen))
+    return PRIORS[int(np.argmin([b.residual(fit_kernel(a, pair.noise, prior)) for prior in PRIORS]))]
+
+
+def _part(pair: Pair, field: Field, i: int, where: Array) -> Sums:
+    """The sums of one region, what the others add at its seams taken off."""
+    if len(field.kernels) == 1:
+        return _sums(pair, pair.usable() & where, MOST_PIXELS)
+    kept = [k for k in range(len(field.kernels)) if k != i]
+    others = replace(field, kernels=field.kernels[kept], weights=field.weights[kept]).shown(pair.sharp)
+    alone = replace(pair, blurred=pair.blurred - others)
+    counted = pair.usable() & where & (field.weights[i] > SEAM)
+    if counted.sum() < FEWEST:
+        counted = pair.usable() & where & (field.weights[i] > field.weights[i].max() / 2)
+    return _sums(alone, counted, MOST_PIXELS, field.weights[i])
 
 
 def regions_of(pair: Pair, seen: Array, kernels: Array) -> Array:
@@ -191,28 +234,26 @@ def _softmax(values: Array) -> Array:
     return result
 
 
-def _new_kernel(pair: Pair, seen: Array, field: Field) -> Array | None:
-    """The kernel of the window where the field fits worst; None if that is hardly worse than the noise."""
+def _worst_window(pair: Pair, seen: Array, field: Field, tried: Array) -> Array | None:
+    """The window where the field fits worst, of those not tried yet; None if that is hardly worse than the noise."""
     from scipy.ndimage import uniform_filter
 
     usable = pair.usable() & seen
     excess = np.where(usable, (pair.blurred - field.shown(pair.sharp)) ** 2 - pair.noise**2, 0)
     side = min(SEED, min(pair.sharp.shape) // 3)
-    total = uniform_filter(excess, side, mode="constant") * side**2
+    total = np.where(tried, 0, uniform_filter(excess, side, mode="constant") * side**2)
     row, column = np.unravel_index(int(total.argmax()), total.shape)
     window = np.zeros_like(usable)
     window[max(0, row - side // 2) : row + side // 2, max(0, column - side // 2) : column + side // 2] = True
     window &= usable
-    if window.sum() < FEWEST or total.max() < 0.2 * window.sum() * pair.noise**2:
-        return None
-    return fit_kernel(_sums(pair, window, WHILE_SEARCHING), pair.noise, field.prior)
+    return None if window.sum() < FEWEST or total.max() < WORSE * window.sum() * pair.noise**2 else window
 
 
-def _sums(pair: Pair, counted: Array, most: int) -> Sums:
+def _sums(pair: Pair, counted: Array, most: int, weight: Array | None = None) -> Sums:
     pixels = np.flatnonzero(counted)
     if len(pixels) > most:
         pixels = np.random.default_rng(0).choice(pixels, most, replace=False)
-    return sums_over(pair.sharp, pair.blurred, np.sort(pixels), pair.side)
+    return sums_over(pair.sharp, pair.blurred, np.sort(pixels), pair.side, weight)
 
 
 def left_over(pair: Pair, field: Field, where: Array) -> Array:

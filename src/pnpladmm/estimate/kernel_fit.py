@@ -75,8 +75,11 @@ class Sums:
         return float(self.power - 2 * k @ self.right + k @ (self.matrix @ k)) / max(self.count, 1)
 
 
-def sums_over(sharp: Array, blurred: Array, pixels: Array, side: int) -> Sums:
-    """The sums over some pixels (flat indices), all at least `side // 2` from the border. (H, W) pictures of mean 0."""
+def sums_over(sharp: Array, blurred: Array, pixels: Array, side: int, weight: Array | None = None) -> Sums:
+    """The sums over some pixels (flat indices), all at least `side // 2` from the border. (H, W) pictures of mean 0.
+
+    With a `weight` (H, W) the model is `y_n = u_n sum_j k_j x_{n-j}`.
+    """
     half = side // 2
     windows = np.lib.stride_tricks.sliding_window_view(sharp.astype(np.float32), (side, side))
     rows, columns = np.divmod(pixels, sharp.shape[1])
@@ -86,6 +89,8 @@ def sums_over(sharp: Array, blurred: Array, pixels: Array, side: int) -> Sums:
         part = slice(start, start + CHUNK)
         # True convolution: kernel entry j meets x at n - j.
         patches = windows[rows[part] - half, columns[part] - half][:, ::-1, ::-1].reshape(-1, side * side)
+        if weight is not None:
+            patches = patches * weight.ravel()[pixels[part], None].astype(np.float32)
         matrix += patches.T @ patches
         right += patches.T @ values[part].astype(np.float32)
     return Sums(matrix, right, float((values**2).sum()), len(pixels), side)

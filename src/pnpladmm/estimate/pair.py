@@ -19,6 +19,8 @@ SAME_SCENE = 9.0
 """The kernel stands out of its surroundings by this factor where both pictures show the same scene."""
 FAINT = 0.04
 """Of the largest value of the first kernel: what still belongs to it."""
+ALIGNED = 2
+"""Pixels; a smaller shift may be the kernel's own, so it is left in the kernel."""
 MARGIN = 2
 """Pixels added to the extent of the first kernel on each side."""
 ENOUGH = 0.4
@@ -135,8 +137,11 @@ def _middle_and_extent(kernel: Array, contrast: float) -> tuple[tuple[int, int],
     rows, columns = np.nonzero(own)
     weights = kernel[own]
     row, column = round(float(rows @ weights / weights.sum())), round(float(columns @ weights / weights.sum()))
+    middle = kernel.shape[0] // 2, kernel.shape[1] // 2
+    if max(abs(row - middle[0]), abs(column - middle[1])) <= ALIGNED:
+        row, column = middle
     extent = int(max(np.abs(rows - row).max(), np.abs(columns - column).max()))
-    return (row - kernel.shape[0] // 2, column - kernel.shape[1] // 2), extent
+    return (row - middle[0], column - middle[1]), extent
 
 
 def _moved(picture: Array, shift: tuple[int, int], fill: float | bool) -> Array:

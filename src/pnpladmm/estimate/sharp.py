@@ -39,6 +39,8 @@ WEAK = 0.1
 """Relative error of a kernel above which a place is reported."""
 LOOKED_AT = 5
 """Places along the longer side at which the confidence is given."""
+PATIENCE = 2
+"""More regions in a row without a gain after which the search ends."""
 POINT = 0.3
 """Pixels: a kernel whose light lies closer to its centre (root mean square) is a point."""
 UNLIKE = 1.3
@@ -122,13 +124,15 @@ class Sharp(Way):
         if wanted == "regions":
             error = np.inf
         if wanted in ("auto", "regions"):
+            worse = 0
             for count, field in enumerate(regions_of_kernels(pair, seen, start)):
                 tell(field.kind, 0.2 + 0.05 * min(count, 7))
-                if not better(field):
+                worse = 0 if better(field) else worse + 1
+                if worse == PATIENCE:
                     break
         if wanted == "grid":
             error = np.inf
-        if wanted in ("auto", "grid") and error >= EXPLAINED:
+        if wanted == "grid" or (wanted == "auto" and best is start):
             for count, nodes in enumerate(g for g in GRIDS if pair.usable().sum() >= PER_NODE * g * g or g == 2):
                 tell(f"grid of {nodes}", 0.6 + 0.1 * count)
                 gains = [better(grid_of_kernels(pair, seen, start, nodes, apart)) for apart in NEIGHBOURS_APART]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur import Blur, as_blur
+from pnpladmm.blur.options import Settings
 from pnpladmm.operators import Boundary, LinearOperator
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.arrays import Array, to_stack
@@ -126,7 +127,14 @@ def blur_for(
     if isinstance(blur, Blur):
         return as_blur(blur, size, labels=labels, positions=positions, psf_scale=psf_scale)
     scale = picture.metadata.pixel_scale
-    return as_blur(blur, size, labels=labels, positions=positions, psf_scale=psf_scale, picture_scale=scale)
+    settings: Settings = {
+        "labels": labels,
+        "positions": positions,
+        "psf_scale": psf_scale,
+        "picture_scale": scale,
+        "pixels": picture.pixels,
+    }
+    return as_blur(blur, size, **settings)
 
 
 def operator_of(blur: Blur | LinearOperator, boundary: Boundary) -> LinearOperator:

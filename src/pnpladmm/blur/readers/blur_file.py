@@ -10,6 +10,8 @@
         defocus: {radius: 4}
       - mask: hand.png                          # not 0 is inside; the picture's size
         kernel: psf.tif
+      - rectangle: [300, 0, 400, 120]
+        motion: auto                            # length and angle are found in the picture; defocus, gaussian too
 
 or, in place of regions, one of the other forms with its settings, so that one file says it all:
 
@@ -25,10 +27,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from pnpladmm.blur.arrays import Array, reading
 from pnpladmm.blur.forms.regions import check_region_options, from_regions
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
+from pnpladmm.blur.readers.blur_file_auto import Automatic, is_automatic, visible
 from pnpladmm.blur.readers.blur_file_regions import (
     KERNELS,
     SHAPES,
@@ -147,9 +152,7 @@ def _read_regions(path: Path, content: dict[str, Any], options: Options) -> Blur
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
     notes: list[str] = []
-    background = content.get("background")
-    outside = None if background is None else kernel(path, "background", background, options, notes)
-    found: list[tuple[Array, Array]] = []
+    entries: list[tuple[str, Any, Array]] = []
     for count, region in enumerate(regions, 1):
         where = f"region {count}"
         if not isinstance(region, dict):
@@ -159,6 +162,16 @@ def _read_regions(path: Path, content: dict[str, Any], options: Options) -> Blur
         if not mask.any():
             notes.append(f"{where} covers no pixel of the picture")
             continue
-        found.append((mask, kernel(path, where, {k: region[k] for k in KERNELS if k in region}, options, notes)))
+        entries.append((where, {k: region[k] for k in KERNELS if k in region}, mask))
     source = f"a blur file with {len(regions)} region{'s' if len(regions) != 1 else ''}"
-    return from_regions(found, outside, options, notes, source)
+    if content.get("background") is not None:
+        entries.insert(0, ("background", content["background"], np.ones(size, bool)))
+    found = Automatic(path, options)
+    kernels = [
+        found.kernel(where, entry, seen) if is_automatic(entry) else kernel(path, where, entry, options, notes)
+        for (where, entry, _), seen in zip(entries, visible([mask for _, _, mask in entries]), strict=True)
+    ]
+    outside = kernels.pop(0) if entries and entries[0][0] == "background" else None
+    masks = [mask for where, _, mask in entries if where != "background"]
+    blur = from_regions(list(zip(masks, kernels, strict=True)), outside, options, notes, source)
+    return found.noted(blur)

@@ -34,7 +34,7 @@ def kernel(path: Path, where: str, entry: Any, options: Options, notes: list[str
         notes.extend(f"{where}: {note}" for note in blur.notes)
         return region_kernel(f"{path}: {where}: {file.name}", blur)
     if not isinstance(value, dict):
-        raise InputError(f"{path}: {where}: {kind}: give its numbers, as {_EXAMPLES[kind]}")
+        raise InputError(f"{path}: {where}: {kind}: give its numbers, as {_EXAMPLES[kind]}, or auto")
     check_keys(f"{path}: {where}: {kind}", value, _PARAMETERS[kind])
     needed = _PARAMETERS[kind][0]
     if needed not in value:
