@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 import sys
 import threading
 import zlib
@@ -23,6 +24,7 @@ from pnpladmm.web.app import STATIC, make_app
 from pnpladmm.web.desk import Desk, download_name
 from pnpladmm.web.headers import check_pixels
 from pnpladmm.web.limits import Limits
+from pnpladmm.web.processes import Ended, Process
 from web_cases import png
 
 KEY, PORT = "a-key-of-this-test", 8765
@@ -293,6 +295,28 @@ def test_the_queue_survives_a_run_that_breaks(client: TestClient, desk: Desk, mo
             threading.Event().wait(0.02)
         assert run["state"] == "failed"
         assert words in run["error"]
+
+
+def test_work_has_a_limit_of_time(desk: Desk, tmp_path: Path) -> None:
+    process = Process((sys.executable, "-S", "-c", STAND_IN))
+    with pytest.raises(Ended, match="took longer than 1 seconds"):
+        process.ask("run", 0.6, folder=str(tmp_path), job={"output": str(tmp_path / "sharp.png")})
+    assert not process.alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process so")
+def test_work_has_a_limit_of_memory() -> None:
+    code = """
+from pnpladmm.web import worker
+worker.SHARE_OF_MEMORY = 0.1
+worker._bound_memory()
+try:
+    bytes(int(0.2 * worker.os.sysconf("SC_PAGE_SIZE") * worker.os.sysconf("SC_PHYS_PAGES")))
+except MemoryError:
+    print("refused")
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "refused\n"
 
 
 def test_a_download_is_good_once(client: TestClient, desk: Desk) -> None:

@@ -139,7 +139,7 @@ def test_from_a_shaken_picture_to_a_saved_one(person: Person, photo: Path, tmp_p
     # All of it is there after the page was loaded again.
     sketch = person.sketch()
     person.reload()
-    assert person.page.locator("#title").inner_text() == photo.name
+    person.page.locator("#title").get_by_text(photo.name).wait_for()
     assert person.sketch() == sketch
     person.click("3 Results", role="tab")
     assert person.page.locator("[data-run]").count() == 3

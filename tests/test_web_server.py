@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import re
 import socket
@@ -13,7 +14,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 
@@ -121,7 +121,9 @@ def test_sockets_that_hang_and_200_requests_at_once(server: Server) -> None:
         one.sendall([b"", b"GET / HTTP/1.1\r\nHo", head(server, "Content-Length: 5000") + b"\x89PNG"][number % 3])
 
     def ask(number: int) -> int:
-        return httpx.get(f"{server.url}/api/state", headers=dict(server.client.headers), timeout=60).status_code
+        asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        asking.request("GET", "/api/state", headers={"Authorization": f"Bearer {server.key}"})
+        return asking.getresponse().status
 
     with ThreadPoolExecutor(50) as pool:
         answers = list(pool.map(ask, range(200)))
@@ -138,13 +140,17 @@ def test_sockets_that_hang_and_200_requests_at_once(server: Server) -> None:
 
 
 def test_a_server_that_is_killed_in_the_middle_of_a_run(tmp_path: Path) -> None:
-    first = Server(tmp_path)
-    project = first.open(png(small_photo(160)), "shaken.png")
+    photo = tmp_path / "shaken.png"
+    photo.write_bytes(png(small_photo(160)))
+    first = Server(tmp_path / "projects", str(photo))
+    (listed,) = first.call("GET", "/state")["projects"]
+    project = listed["id"]
+    assert first.address.endswith(f"&project={project}")  # the page opens with it
     first.call("PUT", f"/projects/{project}/sketch", json=MOTION)
     order = {"settings": {"quality": "standard", "strength": 1.3}}
     for _ in range(2):
         first.call("POST", f"/projects/{project}/runs", json=order)
-    folder = tmp_path / project / "runs" / "1"
+    folder = tmp_path / "projects" / project / "runs" / "1"
     first.wait(project, 1, "running")
     while not (folder / "blur.yaml").exists():  # the process of the run has started
         time.sleep(0.02)
@@ -160,7 +166,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_run(tmp_path: Path) -> None:
     assert not any(is_running(pid) for pid in started)  # its processes end with it
     assert not (folder / "sharp.png").exists()
 
-    second = Server(tmp_path)
+    second = Server(tmp_path / "projects")
     assert [p["id"] for p in second.call("GET", "/state")["projects"]] == [project]
     runs = second.call("GET", f"/projects/{project}/runs")
     assert [run["state"] for run in runs] == ["interrupted", "interrupted"]

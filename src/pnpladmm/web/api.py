@@ -171,7 +171,7 @@ def cancel_estimate(desk: TheDesk, project: str) -> dict[str, Any]:
 
 @router.post("/projects/{project}/preview")
 def preview(desk: TheDesk, project: str, order: PreviewOrder) -> dict[str, Any]:
-    """Restore a box of the picture now: PNG (base64), the noise that was assumed, warnings."""
+    """Restore a box of the picture now: PNG (base64), the assumed noise, warnings, and advice in plain words."""
     values = order.model_dump(mode="json")
     return desk.helper.ask(
         "preview", desk.limits.preview_seconds, "preview", path=str(desk.projects.picture(project)),

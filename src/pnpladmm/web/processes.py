@@ -73,9 +73,9 @@ class Process:
                     on_event(message)
         finally:
             timer.cancel()
+        self._child.wait()  # it is gone, and is seen to be gone
         if late.is_set():
             raise Ended(f"it took longer than {seconds:.0f} seconds and was stopped")
-        self._child.wait()
         raise Ended("the work ended early: out of memory, or cancelled")
 
     def kill(self) -> None:

@@ -15,7 +15,7 @@ import torch
 from pnpladmm.allocator import keep_memory
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.tensors import InputError
-from pnpladmm.web import blur_tasks
+from pnpladmm.web import blur_tasks, words
 from pnpladmm.web.blur_files import write_blur_file
 from pnpladmm.web.headers import check_pixels, too_many
 from pnpladmm.web.live import Watcher
@@ -87,6 +87,7 @@ def preview(
         "box": inner.model_dump(),
         "noise": round(255 * float(done.noise.max()), 2),
         "warnings": list(done.warnings),
+        "advice": words.advice(done.warnings),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 CERTIFICATES = {
@@ -20,7 +21,6 @@ SMALL = "of the assumed noise"
 def verdict(outcome: dict[str, Any]) -> dict[str, Any]:
     """A mark (good, check or bad), a headline, and sentences with advice."""
     warnings = list(outcome["warnings"])
-    advice = [_advice(warning) for warning in warnings]
     if outcome["status"] in ("diverged", "non-finite"):
         mark, headline = "bad", "This did not work: the picture could not be computed."
     elif warnings:
@@ -30,10 +30,15 @@ def verdict(outcome: dict[str, Any]) -> dict[str, Any]:
     return {
         "mark": mark,
         "headline": headline,
-        "advice": list(dict.fromkeys(advice)),
+        "advice": advice(warnings),
         "certificate": CERTIFICATES[outcome["certificate"]["level"]],
         "noise": f"Noise of {outcome['noise']:.1f} (of 255) was assumed.",
     }
+
+
+def advice(warnings: Sequence[str]) -> list[str]:
+    """What a photographer can do about warnings of a restoration, each once."""
+    return list(dict.fromkeys(_advice(warning) for warning in warnings))
 
 
 def _advice(warning: str) -> str:

@@ -18,6 +18,7 @@ export function togglePreview(wanted = !state.on) {
   state.on = wanted && !app.shown;
   $('preview-toggle').setAttribute('aria-pressed', String(state.on));
   box.hidden = !state.on;
+  if (!state.on) advise([]);
   if (state.on) {
     if (!inView()) centre();
     soon(0);
@@ -74,7 +75,7 @@ async function ask() {
     box.dataset.state = 'ready';
     box.dataset.seconds = ((performance.now() - begun) / 1000).toFixed(2);
     text.textContent = `Preview \u00b7 noise ${made.noise.toFixed(1)} of 255`;
-    handle.title = made.warnings.join(' ');
+    advise(made.advice);
     redraw();
   } catch (error) {
     if (error.name === 'AbortError' || error.status === 409 || mine !== state.order) return;
@@ -82,6 +83,12 @@ async function ask() {
     text.textContent = 'Preview failed';
     toast(error.message);
   }
+}
+
+// What does not fit here, in words.
+function advise(lines) {
+  $('preview-note').hidden = !lines.length;
+  $('preview-note').textContent = lines.join(' ');
 }
 
 // --- showing it ----------------------------------------------------------------------------------------------------
