@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpladmm.locks import lock
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 EXTRAS = {
     "astropy": "astro",
@@ -27,9 +27,6 @@ EXTRAS = {
     "uvicorn": "web",
 }
 """Optional packages and the extra of pnpladmm that installs each."""
-
-LONGEST = 300
-"""Characters of a message."""
 
 
 @contextmanager
@@ -108,12 +105,6 @@ def optional(module: str, purpose: str = "this") -> Any:
         raise InputError(
             f"{purpose} needs the package {package}, {missing}: pip install 'pnpladmm[{EXTRAS[package]}]'"
         ) from None
-
-
-def one_line(text: str) -> str:
-    """Text that fits into a message of one line; of long ones the beginning and the end."""
-    line = "".join(c if c.isprintable() else " " for c in text).strip()
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 100]} ... {line[-95:]}"
 
 
 def _target(path: str | Path, name: str) -> Path:

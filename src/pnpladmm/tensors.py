@@ -11,8 +11,21 @@ PerPicture: TypeAlias = float | Tensor
 """One number for all pictures, or a tensor of shape (B,) with one per picture."""
 
 
+LONGEST = 300
+"""Characters of a message."""
+
+
+def one_line(text: str) -> str:
+    """Text that fits into a message of one line; of long ones the beginning and the end."""
+    text = text if len(text) <= 4 * LONGEST else text[: 2 * LONGEST] + text[-2 * LONGEST :]
+    line = "".join(c if c.isprintable() else " " for c in text).strip()
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 100]} ... {line[-95:]}"
+
+
 class InputError(ValueError):
     """An input that cannot be used. The message is one line: what is wrong, its value, what to do.
+
+    It is cut to 300 characters, and what cannot be printed becomes spaces: it may quote a stranger's file.
 
     Examples
     --------
@@ -23,6 +36,9 @@ class InputError(ValueError):
     ...     print(error)
     sigma = -1: give a finite number above 0, or one for each picture
     """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(one_line(str(message)))
 
 
 def per_picture(value: PerPicture, like: Tensor) -> Tensor:

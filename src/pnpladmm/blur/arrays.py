@@ -6,9 +6,8 @@ of a decoder becomes one line that names the file.
 
 from __future__ import annotations
 
-import struct
+import io
 import warnings
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
+from pnpladmm.blur.containers import archive, npy_header
 from pnpladmm.blur.sniffing import sniff
-from pnpladmm.files import optional
+from pnpladmm.gate import check_size, max_bytes
+from pnpladmm.pictures.checks import read_bytes
+from pnpladmm.pictures.fits_structure import checked_content, opened
+from pnpladmm.pictures.png import PALETTE, check_png
 from pnpladmm.pictures.selection import split_selection
+from pnpladmm.pictures.tiff_structure import check_structure
 from pnpladmm.tensors import InputError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-MAX_VALUES = 1 << 30
-"""More numbers than this in one array is a broken header or a mistake."""
 
 
 @contextmanager
@@ -46,18 +47,21 @@ def reading(path: Path) -> Iterator[None]:
         ) from (error)
 
 
-def read_array(path: Path) -> Array:
-    """The one array in a picture file, an NPY or the first image of a FITS file, in the file's own axes."""
+def read_array(path: Path, value_bytes: int = 8) -> Array:
+    """The one array in a picture file, an NPY or the first image of a FITS file, in the file's own axes.
+
+    `value_bytes` is the memory that each value needs in what is to be done with it.
+    """
     form = sniff(path)
     with reading(path):
         if form == "png":
-            array = _png(path)
+            array = _png(path, value_bytes)
         elif form == "tiff":
-            array = _tiff(path)
+            array = _tiff(path, value_bytes)
         elif form == "npy":
-            array = np.array(_sane(path, np.load(path, mmap_mode="r", allow_pickle=False)))
+            array = _npy(path, value_bytes)
         elif form == "fits":
-            array, _ = fits_image(path)
+            array, _ = fits_image(path, value_bytes)
         elif form in ("npz", "mat", "hdf"):
             arrays = read_archive(path)
             if len(arrays) != 1:
@@ -70,33 +74,21 @@ def read_array(path: Path) -> Array:
 
 def read_labels(path: Path) -> Array:
     """Read an array as `read_array` does; of a PNG with a palette the indices, not the colours."""
-    if sniff(path) == "png" and path.read_bytes()[25:26] == b"\x03":
-        from PIL import Image
+    if sniff(path) == "png":
+        with reading(path):
+            data = read_bytes(path, str(path), max_bytes())
+            from PIL.PngImagePlugin import PngImageFile
 
-        with reading(path), Image.open(path) as picture:
-            return check_numbers(str(path), np.array(picture))
+            if check_png(data, str(path), max_bytes(), 8).colour_type == PALETTE:
+                # Not Image.open, which has a limit of its own.
+                return check_numbers(str(path), np.array(PngImageFile(io.BytesIO(data))))
     return read_array(path)
 
 
 def read_archive(path: Path) -> dict[str, Array]:
     """The named arrays of an NPZ or MAT file. A cell array of kernels comes as one object array."""
-    form = sniff(path)
     with reading(path):
-        if form == "npz":
-            with zipfile.ZipFile(path) as archive:
-                promised = sum(info.file_size for info in archive.infolist())
-            if promised > 8 * MAX_VALUES:
-                raise InputError(f"{path}: would unpack to {promised / 2**30:.0f} GiB: refused")
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {key: archive[key] for key in archive.files}
-            return {key: value for key, value in arrays.items() if isinstance(value, np.ndarray)}
-        if form == "mat":
-            from scipy.io import loadmat
-
-            return {k: v for k, v in loadmat(path).items() if not k.startswith("__") and isinstance(v, np.ndarray)}
-        if form == "hdf":
-            return _hdf(path)
-    raise InputError(f"{path}: unknown format: give NPZ or MAT")
+        return archive(path)
 
 
 def to_array(name: str, thing: Any) -> Array:
@@ -143,77 +135,42 @@ def _without_tensors(thing: Any) -> Any:
     return thing
 
 
-def _sane(path: Path, array: Any) -> Any:
-    if np.prod(array.shape, dtype=float) > MAX_VALUES:
-        raise InputError(f"{path}: promises {'x'.join(map(str, array.shape))} values: refused")
-    return array
+def _npy(path: Path, value_bytes: int) -> Array:
+    with path.open("rb") as file:
+        shape, _ = npy_header(file)
+    check_size(str(path), shape, value_bytes)
+    return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _png(path: Path) -> Array:
+def _png(path: Path, value_bytes: int) -> Array:
     import imagecodecs
 
-    data = path.read_bytes()
-    width, height = struct.unpack(">II", data[16:24])
-    if width * height > MAX_VALUES // 4:
-        raise InputError(f"{path}: promises {height}x{width} pixels: refused")
+    data = read_bytes(path, str(path), max_bytes())
+    check_png(data, str(path), max_bytes(), value_bytes)
     return np.asarray(imagecodecs.png_decode(data))
 
 
-def _tiff(path: Path) -> Array:
+def _tiff(path: Path, value_bytes: int) -> Array:
     import tifffile
 
+    check_structure(path, str(path))
     with tifffile.TiffFile(path) as file:
         if not file.series:
             raise InputError(f"{path}: holds no picture")
-        _sane(path, file.series[0])
+        check_size(str(path), file.series[0].shape, value_bytes)
         return np.asarray(file.series[0].asarray())
 
 
-def fits_image(path: Path) -> tuple[Array, dict[str, Any]]:
+def fits_image(path: Path, value_bytes: int = 8) -> tuple[Array, dict[str, Any]]:
     """The first image of a FITS file, or that of the extension behind its name, and its header."""
     file, extension = split_selection(path)
-    with reading(path), optional("astropy.io.fits").open(file, memmap=False) as hdus:
+    with reading(path), opened(checked_content(file, str(path)), str(path)) as hdus:
         if extension is not None and extension not in hdus:
             raise InputError(
                 f"{path}: has no such extension: {', '.join(hdu.name or str(i) for i, hdu in enumerate(hdus))}"
             )
         for hdu in hdus if extension is None else [hdus[extension]]:
-            if hdu.is_image and hdu.header.get("NAXIS", 0) >= 2:
-                shape = [hdu.header[f"NAXIS{i}"] for i in range(1, hdu.header["NAXIS"] + 1)]
-                if np.prod(shape, dtype=float) > MAX_VALUES:
-                    raise InputError(f"{path}: promises {'x'.join(map(str, shape))} values: refused")
+            if hdu.is_image and len(hdu.shape or ()) >= 2:
+                check_size(str(path), hdu.shape, value_bytes)
                 return np.asarray(hdu.data), dict(hdu.header)
     raise InputError(f"{path}: holds no image")
-
-
-def _own_item(h5py: Any, file: Any, key: str, path: Path) -> Any:
-    """A variable whose values lie in this file: HDF5 can also point to others, which were not given."""
-    if isinstance(file.get(key, getlink=True), h5py.ExternalLink):
-        raise InputError(f"{path}: {key} is a link to another file: save the values themselves")
-    item = file[key]
-    if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
-        raise InputError(f"{path}: the values of {key} lie in another file: save them in this one")
-    return item
-
-
-def _hdf(path: Path) -> dict[str, Array]:
-    """MATLAB 7.3 is HDF5 with the axes reversed and cells as references."""
-    try:
-        h5py = optional("h5py")
-    except InputError as error:
-        raise InputError(f"{path}: is MATLAB 7.3: {error}; or save it with -v7") from None
-
-    arrays: dict[str, Array] = {}
-    with h5py.File(path, "r") as file:
-        for key in file:
-            item = _own_item(h5py, file, key, path)
-            if key.startswith("#") or not isinstance(item, h5py.Dataset):
-                continue
-            if item.dtype == object:
-                cells = np.empty(item.shape[::-1], dtype=object)
-                for index in np.ndindex(item.shape):
-                    cells[index[::-1]] = np.array(file[item[index]]).T
-                arrays[key] = cells
-            else:
-                arrays[key] = np.array(_sane(path, item)).T
-    return arrays

@@ -6,15 +6,20 @@ x to the right along columns, y down along rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.offsets import without_offset
 from pnpladmm.blur.resampling import check_scale, resampled
+from pnpladmm.gate import check_size
 from pnpladmm.tensors import InputError
 
 EMPTY = 1e-7
 """Margins that hold less than this share of a kernel's absolute sum are empty."""
+COPIES = 5
+"""Copies of the kernels that exist at a time while they are prepared."""
 OFF_CENTRE = 0.05
 """Pixels: offsets below this are not reported."""
 
@@ -74,9 +79,15 @@ def as_bank(name: str, kernels: Array) -> Array:
         kernels = kernels[:, None]
     if kernels.ndim != 4 or 0 in kernels.shape:
         raise InputError(f"{name}: kernels have shape {kernels.shape}: give (k, k), (P, k, k) or (P, C, k, k)")
+    check_kernels(name, kernels.shape)
     if not kernels.any():
         raise InputError(f"{name}: all values are 0: there is no kernel in it")
     return kernels
+
+
+def check_kernels(name: str, shape: Sequence[int]) -> None:
+    """Refuse kernels so large that the copies on the way would exceed the limit."""
+    check_size(f"{name}: its kernels", shape, COPIES * 8)
 
 
 def centroids(kernels: Array) -> Array:
@@ -152,6 +163,7 @@ def same_size(kernels: list[Array]) -> Array:
     # Odd, so that there is room for an even kernel's extra row on either side of the centre.
     height, width = (2 * max(k.shape[axis] // 2 for k in kernels) + 1 for axis in (1, 2))
     count = max([1, *channels])
+    check_kernels("kernels", (len(kernels), count, height, width))
     return np.stack([np.broadcast_to(resized(k, (height, width)), (count, height, width)) for k in kernels])
 
 

@@ -1,10 +1,21 @@
-"""Linear interpolation between nodes."""
+"""Places in the picture, and linear interpolation between nodes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pnpladmm.blur.arrays import Array
+from pnpladmm.tensors import InputError
+
+FARTHEST = 1e7
+"""Pixels from the picture's corner."""
+
+
+def check_places(name: str, positions: Array) -> None:
+    """Refuse places (N, 2) that are far from any picture."""
+    far = float(np.abs(positions).max(initial=0))
+    if not far <= FARTHEST:
+        raise InputError(f"{name}: a place at {far:g}: give x and y in pixels, at most {FARTHEST:g}")
 
 
 def hats(values: Array, nodes: Array) -> Array:

@@ -13,6 +13,7 @@ from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options, Settings, Size
 from pnpladmm.blur.registry import read_file
 from pnpladmm.files import replacing
+from pnpladmm.gate import exists
 from pnpladmm.tensors import InputError
 
 COMPRESSIBLE = 1 << 25
@@ -59,7 +60,7 @@ def read_blur(path: str | Path, size: tuple[int, int] | None = None, **settings:
     """
     path = Path(path)
     numbered = re.fullmatch(r"(.+)#(\d+)", str(path))
-    if numbered and settings.get("index") is None and not path.exists():
+    if numbered and settings.get("index") is None and not exists(path):
         path = Path(numbered[1])
         settings["index"] = int(numbered[2])
     options = Options(size=size, **settings)

@@ -1,13 +1,11 @@
-"""The format of a blur file, by its first bytes, and the names of the arrays in it."""
+"""The format of a blur file, by its first bytes."""
 
 from __future__ import annotations
 
-import warnings
-import zipfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pnpladmm.files import optional
+from pnpladmm.locks import check_regular
 from pnpladmm.pictures.selection import without_selection
 from pnpladmm.tensors import InputError
 
@@ -38,13 +36,16 @@ def sniff(path: Path) -> Format:
         If there is no file, or an empty one.
     """
     path = without_selection(path)
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder: give a file")
     try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder: give a file")
+        check_regular(path)
         with path.open("rb") as file:
             head = file.read(16)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise InputError(f"{path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from error
     if not head:
@@ -63,24 +64,3 @@ def has_format(path: Path, *formats: Format) -> bool:
         return sniff(path) in formats
     except InputError:
         return False
-
-
-def names_in(path: Path) -> frozenset[str]:
-    """The names of the arrays in an NPZ or MAT file, without reading them; none for other files."""
-    try:
-        form = sniff(path)
-        if form == "npz":
-            with zipfile.ZipFile(path) as archive:
-                return frozenset(name.removesuffix(".npy") for name in archive.namelist())
-        if form == "mat":
-            from scipy.io import whosmat
-
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return frozenset(name for name, *_ in whosmat(path))
-        if form == "hdf":
-            with optional("h5py").File(path, "r") as file:
-                return frozenset(file)
-    except Exception:  # a broken archive: whoever reads it says what is wrong
-        pass
-    return frozenset()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.conditioning import resized
+from pnpladmm.gate import check_size
 from pnpladmm.tensors import InputError, check_positive
 
 Density: TypeAlias = Callable[[Array, Array, float], Array]
@@ -25,6 +26,10 @@ Density: TypeAlias = Callable[[Array, Array, float], Array]
 SUPERSAMPLING = 8
 # The width in pixels from which on these samples suffice. A narrower kernel has more of them, up to FINEST per pixel.
 WIDE_ENOUGH, FINEST = 0.5, 128
+MOST_SAMPLES = 4096
+"""Samples along a side. Kernels that are hundreds of pixels wide need fewer per pixel."""
+THINNEST = 0.4
+"""Distances between samples; a Gaussian of this standard deviation is still sampled well."""
 
 
 def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int | None = None) -> Tensor:
@@ -54,6 +59,10 @@ def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int |
     check_positive("sigma", along)
     check_positive("sigma", across)
     turn = math.radians(angle)
+    reach = 4 * max(along, across)
+    # A kernel so long that samples have to be far apart is no narrower than they can show.
+    thinnest = THINNEST / _samples(reach, min(along, across), size)
+    along, across = max(along, thinnest), max(across, thinnest)
 
     def density(x: Array, y: Array, step: float) -> Array:
         a = x * math.cos(turn) + y * math.sin(turn)
@@ -61,7 +70,7 @@ def gaussian(sigma: float | tuple[float, float], angle: float = 0.0, size: int |
         result: Array = np.exp(-0.5 * ((a / along) ** 2 + (b / across) ** 2))
         return result
 
-    return _sampled(density, 4 * max(along, across), min(along, across), size)
+    return _sampled(density, reach, min(along, across), size)
 
 
 def defocus(radius: float, size: int | None = None) -> Tensor:
@@ -167,10 +176,14 @@ def soft_regions(labels: Array, feather: float) -> Tensor:
     from scipy.ndimage import gaussian_filter  # slow to import
 
     count = int(labels.max()) + 1
-    hard = np.stack([labels == i for i in range(count)]).astype(np.float64)
-    if feather > 0:
-        hard = np.stack([gaussian_filter(mask, feather, mode="nearest", truncate=3) for mask in hard])
-    return torch.from_numpy(hard / hard.sum(0))
+    check_size("the weights of the regions", (count, *labels.shape), 4)
+    weights = np.empty((count, *labels.shape))
+    for i, weight in enumerate(weights):
+        weight[...] = labels == i
+        if feather > 0:
+            weight[...] = gaussian_filter(weight, feather, mode="nearest", truncate=3)
+    weights /= weights.sum(0)
+    return torch.from_numpy(weights)
 
 
 def _inside(depth: Array, step: float) -> Array:
@@ -184,14 +197,24 @@ def _inside(depth: Array, step: float) -> Array:
 
 def _sampled(density: Density, reach: float, narrowest: float, size: int | None) -> Tensor:
     """The mean of the density over each pixel. Samples are close enough not to miss its smallest width, `narrowest`."""
-    half = max(0, math.ceil(reach - 0.5)) if size is None else size // 2
-    if size is not None and (size < 1 or size % 2 == 0):
-        raise InputError(f"kernel size {size}: give an odd number of pixels")
-    side = 2 * half + 1
-    n = min(SUPERSAMPLING * max(1, math.ceil(WIDE_ENOUGH / narrowest)), FINEST)
+    half = _half(reach, size)
+    side, n = 2 * half + 1, _samples(reach, narrowest, size)
     fine = (np.arange(side * n) + 0.5) / n - side / 2
     values = density(fine[None, :], -fine[:, None], 1 / n)  # rows run down, y runs up
     kernel = values.reshape(side, n, side, n).mean((1, 3))
     if not kernel.any():  # narrower than any sample: no blur
         kernel[half, half] = 1
     return torch.from_numpy(kernel / kernel.sum())
+
+
+def _half(reach: float, size: int | None) -> int:
+    """Pixels of a kernel on each side of its centre."""
+    if size is not None and (size < 1 or size % 2 == 0):
+        raise InputError(f"kernel size {size}: give an odd number of pixels")
+    return max(0, math.ceil(reach - 0.5)) if size is None else size // 2
+
+
+def _samples(reach: float, narrowest: float, size: int | None) -> int:
+    """Samples per pixel in each direction."""
+    n = min(SUPERSAMPLING * max(1, math.ceil(WIDE_ENOUGH / narrowest)), FINEST)
+    return max(1, min(n, MOST_SAMPLES // (2 * _half(reach, size) + 1)))

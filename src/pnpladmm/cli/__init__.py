@@ -10,8 +10,7 @@ import typer
 
 from pnpladmm.allocator import keep_memory
 from pnpladmm.cli import blurs, demo, estimate, restore, serve
-from pnpladmm.files import one_line
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 app = typer.Typer(
     name="pnpladmm",

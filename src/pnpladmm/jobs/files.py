@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pnpladmm.files import write_text
+from pnpladmm.gate import parse_json, read_text, shown, yaml_events
 from pnpladmm.jobs.job import FILES, Job, is_file
 from pnpladmm.locks import check_inside, check_regular
 from pnpladmm.tensors import InputError
@@ -86,13 +87,11 @@ def read_job(path: Path, trust: bool = False) -> Job:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings with paths that start where we are, and hashes."""
-    check_regular(path)
-    if path.stat().st_size > LARGEST:
-        raise InputError(f"{path}: {path.stat().st_size >> 10} KiB is too long for a job file")
-    content = json.loads(path.read_text(encoding="utf-8"))
+    what = "a job file that restore wrote"
+    content = parse_json(str(path), read_text(path, LARGEST, what), what)
     settings, hashes = dict(content["job"]), dict(content["sha256"])
     if unknown := set(settings) - {f.name for f in dataclasses.fields(Job)}:
-        raise InputError(f"{path}: unknown setting {sorted(unknown)[0]!r}")
+        raise InputError(f"{path}: unknown setting {shown(sorted(unknown)[0])}")
     for name in (*FILES, "output"):
         if is_file(name, settings.get(name)):
             settings[name] = os.path.normpath(path.parent / settings[name])
@@ -135,8 +134,8 @@ def _texts(content: str) -> Iterator[str]:
     import yaml
 
     try:
-        for event in yaml.parse(content, Loader=yaml.SafeLoader):
+        for event in yaml_events(content):
             if isinstance(event, yaml.ScalarEvent):
                 yield event.value
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # its reader will refuse it
         return

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pnpladmm.gate import LONGEST_TEXT, exists, shown
 from pnpladmm.operators import Boundary
 from pnpladmm.pictures.selection import without_selection
 from pnpladmm.restoration import Options
@@ -57,11 +58,11 @@ class Job:
         """Refuse settings that no picture could use; files are looked at when the job runs."""
         for name in ("picture", "blur", "output", *FILES):
             value = getattr(self, name)
-            if not (isinstance(value, str) or (value is None and name in MAPS)):
-                raise InputError(f"{name} = {value!r}: give the name of a file")
+            if not ((isinstance(value, str) and len(value) <= LONGEST_TEXT) or (value is None and name in MAPS)):
+                raise InputError(f"{name} = {shown(value)}: give the name of a file")
         for name in ("report", "keep_interrupted"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} = {getattr(self, name)!r}: give true or false")
+                raise InputError(f"{name} = {shown(getattr(self, name))}: give true or false")
         self.options()
 
     def options(self) -> Options:
@@ -83,4 +84,4 @@ def is_file(name: str, value: str | None) -> bool:
 
 def _without_number(path: str) -> str:
     path = str(without_selection(path))
-    return path.rpartition("#")[0] if "#" in path and not Path(path).exists() else path
+    return path.rpartition("#")[0] if "#" in path and not exists(Path(path)) else path

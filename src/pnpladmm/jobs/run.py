@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pnpladmm.files import check_writable, one_line
+from pnpladmm.files import check_writable
 from pnpladmm.jobs.files import file_hashes, inputs_of, outputs_of, write_job
 from pnpladmm.jobs.job import FOR_BLUR_AND_MAPS, Job
 from pnpladmm.locks import check_apart, check_regular, only_writer_of
@@ -23,7 +23,7 @@ from pnpladmm.restoration.policy import unit_of
 from pnpladmm.restore import restore_with
 from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 
 @dataclass(frozen=True)

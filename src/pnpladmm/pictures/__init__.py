@@ -5,7 +5,7 @@ restored = picture.with_pixels(new_pixels)
 written = write_picture("restored.ome.tif", restored)   # written.clipped_samples, written.notes
 """
 
-from pnpladmm.pictures.checks import MAX_BYTES
+from pnpladmm.gate import MAX_BYTES
 from pnpladmm.pictures.files import Written, check_output, read_picture, write_picture, write_png
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.picture import Picture

@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from pnpladmm.files import check_writable, one_line, replacing
+from pnpladmm import gate
+from pnpladmm.files import check_writable, replacing
+from pnpladmm.locks import check_regular
 from pnpladmm.pictures import fits, jpeg, npy, png, tiff
-from pnpladmm.pictures.checks import MAX_BYTES, errors_logged_by
+from pnpladmm.pictures.checks import errors_logged_by
 from pnpladmm.pictures.picture import Picture
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.pictures.samples import BRIGHTEST_NOMINAL
 from pnpladmm.pictures.selection import split_selection
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 FORMATS = {module.FORMAT.name: module.FORMAT for module in (png, jpeg, tiff, fits, npy)}
 # Named so that the message helps; not read.
@@ -44,7 +46,7 @@ class Written:
     notes: tuple[str, ...]
 
 
-def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Picture:
+def read_picture(path: str | os.PathLike[str], max_bytes: int | None = None) -> Picture:
     """The picture in a file, whatever its suffix.
 
     Parameters
@@ -52,8 +54,9 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
     path : str or path
         A PNG, JPEG, TIFF (also BigTIFF, OME, ImageJ), FITS (also packed by gzip) or NPY file. `frame.fits[SCI,2]` or
         `frame.fits[3]` is an extension of a FITS file.
-    max_bytes : int
-        Largest size of the file and of its decoded samples, in bytes.
+    max_bytes : int, optional
+        Largest size of the file and of its decoded samples, in bytes; if not given, that of the environment variable
+        `PNPLADMM_MAX_BYTES`, or 2 GiB.
 
     Returns
     -------
@@ -76,10 +79,12 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
     """
     name = one_line(str(path))
     path, extension = split_selection(path)
+    limit = gate.max_bytes() if max_bytes is None else max_bytes
     kind = "file"
     try:
         if path.is_dir():
             raise InputError(f"{name} is a folder: give a picture file, {KNOWN}")
+        check_regular(path)
         if not path.is_file():
             raise InputError(f"{name}: no such file: give a picture file, {KNOWN}")
         with path.open("rb") as file:
@@ -88,10 +93,10 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Pi
         with errors_logged_by("imagecodecs"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow and astropy warn of what bends a standard
             if extension is None:
-                return Picture.from_raw(found.read(path, name, max_bytes), name, kind)
+                return Picture.from_raw(found.read(path, name, limit), name, kind)
             if found is not fits.FORMAT:
                 raise InputError(f"{name}: {kind} files have no extensions: leave the brackets out")
-            return Picture.from_raw(fits.read(path, name, max_bytes, extension), name, kind)
+            return Picture.from_raw(fits.read(path, name, limit, extension), name, kind)
     except InputError:
         raise
     except MemoryError as error:
@@ -213,7 +218,7 @@ def _format_of_content(head: bytes, name: str) -> Format:
         other = "HEIC, AVIF or video"
     if other:
         raise InputError(f"{name} is a {other} file, which is not read here: convert it to {KNOWN}")
-    raise InputError(f"{name} is not a picture in a known format (it begins with {head[:8]!r}): give {KNOWN}")
+    raise InputError(f"{name} is not a picture in a known format by its first bytes: give {KNOWN}")
 
 
 def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) -> tuple[Picture, list[str]]:

@@ -15,11 +15,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
-import warnings
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,21 +23,26 @@ from typing import Any
 import numpy as np
 
 from pnpladmm.files import optional
+from pnpladmm.gate import Field, check_size, take
 from pnpladmm.pictures.arrays import Array
-from pnpladmm.pictures.checks import check_size, read_bytes
 from pnpladmm.pictures.fits_quality import planes_beside, variance_and_dead
+from pnpladmm.pictures.fits_structure import GZIP, SIGNATURE, checked_content, opened
 from pnpladmm.pictures.metadata import Metadata
 from pnpladmm.pictures.pixel_scale import on_the_sky
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.pictures.selection import Extension
 from pnpladmm.tensors import InputError
 
-GZIP = b"\x1f\x8b"
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
 STORED = {8: ">u1", 16: ">i2", 32: ">i4", -32: ">f4", -64: ">f8"}
 # Restored numbers lie between those that integers can hold; rounding of floats stays below this share of a step.
 ON_GRID = 1e-3
 # BITPIX and BZERO (with BSCALE 1) that stand for another integer type.
+SCALING = {
+    "BSCALE": Field(float, -1e30, 1e30, default=1.0),
+    "BZERO": Field(float, -1e30, 1e30, default=0.0),
+    "BLANK": Field(int, -(2**63), 2**63 - 1, default=None),
+}
 OFFSETS: dict[tuple[int, float], str] = {(8, -128): "int8", (16, 32768): "uint16", (32, 2147483648): "uint32"}
 
 
@@ -87,9 +88,7 @@ class Frame:
 
 def read(path: Path, name: str, max_bytes: int, extension: Extension | None = None) -> Raw:
     """The picture in a FITS file, also one packed by gzip: the first image, or that of an extension."""
-    content = read_bytes(path, name, max_bytes)
-    if content.startswith(GZIP):
-        content = _unpacked(content, name, max_bytes)
+    content = checked_content(path, name, max_bytes)
     with _opened(content, name) as hdus:
         index = _index(hdus, extension, name)
         hdu = hdus[index]
@@ -147,17 +146,9 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     return notes, 0
 
 
-@contextmanager
-def _opened(content: bytes, name: str) -> Iterator[Any]:
+def _opened(content: bytes, name: str) -> AbstractContextManager[Any]:
     """The HDUs of a file, with the numbers as they are stored."""
-    fits = optional("astropy.io.fits", name)
-    if not content.startswith(FORMAT.signatures[0]):
-        raise InputError(f"{name} is packed by gzip but holds no FITS file: unpack it first")
-    with warnings.catch_warnings():
-        # astropy warns of cards that bend the standard; they are written back as they were.
-        warnings.simplefilter("ignore")
-        with fits.open(io.BytesIO(content), do_not_scale_image_data=True, lazy_load_hdus=False) as hdus:
-            yield hdus
+    return opened(content, name, do_not_scale_image_data=True, lazy_load_hdus=False)
 
 
 def _check(hdu: Any, size: int, name: str, max_bytes: int) -> None:
@@ -189,13 +180,10 @@ def _is_compressed(hdu: Any) -> bool:
 
 def _frame(content: bytes, index: int, header: Any, name: str) -> Frame:
     """What the header says of how numbers are stored."""
-    bscale, bzero = float(header.get("BSCALE", 1)), float(header.get("BZERO", 0))
-    if not (math.isfinite(bscale) and math.isfinite(bzero)) or bscale == 0:
-        raise InputError(f"{name} has BSCALE {bscale} and BZERO {bzero}: correct its header")
-    blank = header.get("BLANK")
-    if blank is not None and not isinstance(blank, int):
-        raise InputError(f"{name} has BLANK {blank!r}, not an integer: correct its header")
-    return Frame(content, index, header["BITPIX"], bscale, bzero, blank)
+    said = {key: take(name, header, key, field) for key, field in SCALING.items()}
+    if said["BSCALE"] == 0:
+        raise InputError(f"{name}: BSCALE is 0: correct its header")
+    return Frame(content, index, header["BITPIX"], said["BSCALE"], said["BZERO"], said["BLANK"])
 
 
 def _index(hdus: Any, extension: Extension | None, name: str) -> int:
@@ -256,22 +244,9 @@ def _put(hdus: Any, frame: Frame, stored: Array, fits: Any) -> None:
         hdu.add_checksum()
 
 
-def _unpacked(content: bytes, name: str, max_bytes: int) -> bytes:
-    """The content of a gzip file, up to the limit."""
-    try:
-        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(max_bytes + 1)
-    except EOFError:
-        raise InputError(f"{name} is cut off after {len(content)} bytes: get the whole gzip file again") from None
-    except (OSError, zlib.error) as error:
-        raise InputError(f"{name} cannot be unpacked by gzip ({error}): get the file again") from None
-    if len(unpacked) > max_bytes:
-        raise InputError(f"{name} unpacks to more than the limit of {max_bytes} bytes: crop it, or raise max_bytes")
-    return unpacked
-
-
 FORMAT = Format(
     "FITS",
-    (b"SIMPLE  =", GZIP),
+    (SIGNATURE, GZIP),
     (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz"),
     DTYPES,
     Frame,

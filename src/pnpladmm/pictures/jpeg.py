@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pnpladmm.files import one_line
+from pnpladmm.gate import check_size
 from pnpladmm.pictures import exif
-from pnpladmm.pictures.checks import check_size, read_bytes
+from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.metadata import Resolution
 from pnpladmm.pictures.raw import Format, Raw
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 QUALITY = 95
 LONGEST_SEGMENT = 65533

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pnpladmm.gate import check_size
 from pnpladmm.pictures.arrays import axes_of, from_stack, to_stack
-from pnpladmm.pictures.checks import check_size
 from pnpladmm.pictures.metadata import NO_METADATA, Metadata
 from pnpladmm.pictures.raw import Format, Raw, colour_of
 from pnpladmm.pictures.samples import DTYPES, check_dtype

@@ -7,11 +7,10 @@ from fractions import Fraction
 import numpy as np
 from PIL import Image
 
-from pnpladmm.files import one_line
 from pnpladmm.pictures import exif
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.raw import Raw
-from pnpladmm.tensors import InputError, type_words
+from pnpladmm.tensors import InputError, one_line, type_words
 
 MODES = {
     "L": "grey", "LA": "grey", "F": "grey", "I": "grey", "I;16": "grey", "I;16B": "grey", "I;16L": "grey",

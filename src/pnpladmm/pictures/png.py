@@ -11,18 +11,20 @@ import zlib
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from pnpladmm.files import one_line
+from pnpladmm.gate import check_size
 from pnpladmm.pictures import exif
-from pnpladmm.pictures.checks import check_size, read_bytes
+from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.metadata import NO_METADATA, Metadata, Resolution
 from pnpladmm.pictures.raw import Format, Raw
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
+PALETTE = 3
+CHANNELS = {0: 1, 2: 3, PALETTE: 3, 4: 2, 6: 4}
 # Kept besides the chunks that PNG itself marks as safe to copy (a lower-case fourth letter).
 COLOUR_CHUNKS = frozenset({b"gAMA", b"cHRM", b"sRGB", b"cICP"})
 # Written anew from the metadata.
@@ -48,23 +50,12 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     import imagecodecs
 
     data = read_bytes(path, name, max_bytes)
-    chunks = _split(data, name)
-    kinds = {kind for kind, _ in chunks}
-    if chunks[0][0] != b"IHDR" or len(chunks[0][1]) != 13:
-        raise InputError(f"{name} does not begin with a PNG header: the file is damaged")
-    width, height, bits, colour_type = struct.unpack_from(">IIBB", chunks[0][1])
-    if colour_type not in CHANNELS or bits not in (1, 2, 4, 8, 16):
-        raise InputError(f"{name} has PNG colour type {colour_type} of {bits} bits: the header is damaged")
-    # A transparent colour becomes an alpha channel.
-    channels = CHANNELS[colour_type] + (b"tRNS" in kinds)
-    check_size(name, (height, width, channels), 2 if bits == 16 else 1, max_bytes)
-    if b"acTL" in kinds:
-        raise InputError(f"{name} is an animated PNG: extract its frames first, or write a multi-page TIFF")
+    width, height, bits, colour_type, chunks = check_png(data, name, max_bytes)
     pixels = imagecodecs.png_decode(data)
     if pixels.shape[:2] != (height, width):
         raise InputError(f"{name} decodes to {pixels.shape[:2]}, its header says {(height, width)}: it is damaged")
     metadata, orientation, notes = _metadata(chunks)
-    if colour_type == 3:
+    if colour_type == PALETTE:
         notes.append("its palette is written as RGB: restored colours are not in it")
     elif bits < 8:
         notes.append(f"its {bits}-bit samples are written as 8-bit")
@@ -77,6 +68,33 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         metadata=metadata,
         notes=tuple(notes),
     )
+
+
+class Checked(NamedTuple):
+    """The header of a PNG file, and its chunks, each with the right checksum."""
+
+    width: int
+    height: int
+    bits: int
+    colour_type: int
+    chunks: list[Chunk]
+
+
+def check_png(data: bytes, name: str, max_bytes: int, value_bytes: int | None = None) -> Checked:
+    """Refuse a PNG file that is damaged, or needs more than `max_bytes` (`value_bytes` for a sample if given)."""
+    chunks = _split(data, name)
+    kinds = {kind for kind, _ in chunks}
+    if chunks[0][0] != b"IHDR" or len(chunks[0][1]) != 13:
+        raise InputError(f"{name} does not begin with a PNG header: the file is damaged")
+    width, height, bits, colour_type = struct.unpack_from(">IIBB", chunks[0][1])
+    if colour_type not in CHANNELS or bits not in (1, 2, 4, 8, 16):
+        raise InputError(f"{name} has PNG colour type {colour_type} of {bits} bits: the header is damaged")
+    # A transparent colour becomes an alpha channel.
+    channels = CHANNELS[colour_type] + (b"tRNS" in kinds)
+    check_size(name, (height, width, channels), value_bytes or (2 if bits == 16 else 1), max_bytes)
+    if b"acTL" in kinds:
+        raise InputError(f"{name} is an animated PNG: extract its frames first, or write a multi-page TIFF")
+    return Checked(width, height, bits, colour_type, chunks)
 
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TypeAlias
 
+from pnpladmm.gate import exists
 from pnpladmm.tensors import InputError
 
 Extension: TypeAlias = int | tuple[str, int]
@@ -25,7 +26,7 @@ def split_selection(path: str | os.PathLike[str]) -> tuple[Path, Extension | Non
     """
     path = Path(path)
     found = WITH_EXTENSION.fullmatch(str(path))
-    if found is None or path.exists():
+    if found is None or exists(path):
         return path, None
     name, version = found[2], found[3]
     if name.isdigit() and version is None:

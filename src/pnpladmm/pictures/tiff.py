@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnpladmm.gate import check_size
 from pnpladmm.pictures import exif, tiff_write
 from pnpladmm.pictures.arrays import Array
-from pnpladmm.pictures.checks import check_size
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.pixel_scale import PixelScale
 from pnpladmm.pictures.raw import Format, Raw
@@ -40,6 +40,7 @@ from pnpladmm.pictures.tiff_layout import (
     content,
     raising,
 )
+from pnpladmm.pictures.tiff_structure import check_structure
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     """The picture in a TIFF file."""
     from tifffile import TiffFile
 
+    check_structure(path, name)
     with raising(name), TiffFile(path) as tif:
         series = _one_series(tif.series, name)
         page = series.keyframe

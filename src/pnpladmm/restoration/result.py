@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur import Blur
-from pnpladmm.files import one_line
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture, Written, write_picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.noise import ResidualCheck
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 
 MEANT = {
     "numpy": "numpy.asarray(result)",

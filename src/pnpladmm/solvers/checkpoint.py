@@ -9,15 +9,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from pnpladmm.files import replacing
+from pnpladmm.gate import LONGEST_NUMBER, shown
 from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.registry import METHODS, method_class
 from pnpladmm.solvers.state import State
-from pnpladmm.tensors import InputError
+from pnpladmm.tensor_files import read_tensors
+from pnpladmm.tensors import InputError, one_line
 
 
 def save_state(state: State, path: str | Path) -> None:
@@ -75,20 +76,28 @@ def load_state(path: str | Path, device: str = "cpu") -> State:
     ...     type(pl.load_state(f"{folder}/state.safetensors")).__name__
     'LADMMState'
     """
-    try:
-        with safe_open(str(path), framework="pt", device=device) as file:
-            metadata = file.metadata() or {}
-            values: dict[str, Any] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: no state can be read from it ({error})") from None
+    path = Path(path)
+    tensors, metadata = read_tensors(path, weights_only=False)
     kind = _state_type(metadata.get("state", ""))
     if kind is None:
         raise InputError(f"{path}: not a state of a pnpladmm method that is installed")
+    saved = {f.name: metadata[f.name] for f in fields(kind) if f.name in metadata}
+    numbers = {name: _number(path, name, text) for name, text in saved.items()}
     try:
-        values |= {f.name: json.loads(metadata[f.name]) for f in fields(kind) if f.name in metadata}
-        return kind(**values)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: an incomplete {kind.__name__} ({error})") from None
+        return kind(**numbers, **{name: tensor.to(device) for name, tensor in tensors.items()})  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        raise InputError(f"{path}: an incomplete {kind.__name__} ({one_line(str(error))[:100]})") from None
+
+
+def _number(path: Path, name: str, text: str) -> int | float:
+    """A number that `save_state` wrote; others may be infinite too, as a best residual is at first."""
+    try:
+        value = json.loads(text) if len(text) <= LONGEST_NUMBER else None
+    except ValueError:
+        value = None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{path}: {name} is {shown(text)}: not a state that save_state wrote")
+    return value
 
 
 def _name(kind: type[State]) -> str:

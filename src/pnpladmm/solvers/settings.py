@@ -7,7 +7,6 @@ was found is in docs/reference/results.md.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -18,9 +17,12 @@ import torch
 from torch import Tensor
 
 from pnpladmm.denoisers.base import Promise, name_of, promise_of, settings_of, weight_of
+from pnpladmm.gate import parse_json, read_text
 from pnpladmm.tensors import InputError
 
 FILE = Path(__file__).with_name("settings.json")
+LARGEST = 1 << 22
+"""Bytes of a table."""
 Row: TypeAlias = dict[str, float]
 Levels: TypeAlias = dict[float, Row]
 """Noise level (of 255) -> parameters."""
@@ -48,21 +50,27 @@ def convex_weight(denoiser: object) -> float:
 
 def read_settings(path: Path) -> Table:
     """The table of a file; an error of one line if it is not one."""
+    what = "a table of settings {denoiser: {method: {noise: {name: number}}}}"
+    content = parse_json(str(path), read_text(path, LARGEST, what), what)
     try:
-        content = json.loads(path.read_text())
         return {
             denoiser: {
-                method: {float(level): {key: float(value) for key, value in row.items()} for level, row in rows.items()}
+                method: {
+                    float(level): {key: _number(value) for key, value in row.items()} for level, row in rows.items()
+                }
                 for method, rows in methods.items()
             }
             for denoiser, methods in content.items()
         }
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, AttributeError, TypeError):
-        raise InputError(
-            f"{path}: not a table of settings {{denoiser: {{method: {{noise: {{name: number}}}}}}}}"
-        ) from None
+        raise InputError(f"{path}: not {what}") from None
+
+
+def _number(value: object) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError
+    return float(value)
 
 
 @cache

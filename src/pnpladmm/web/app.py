@@ -9,8 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from pnpladmm.files import one_line
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 from pnpladmm.web import api, api_runs
 from pnpladmm.web.desk import Desk
 from pnpladmm.web.guard import App, Guard

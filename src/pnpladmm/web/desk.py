@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pnpladmm.files import one_line
+from pnpladmm.tensors import one_line
 from pnpladmm.web.limits import Limits, Refused
 from pnpladmm.web.processes import COMMAND, Helper, Process
 from pnpladmm.web.projects import Projects, suffix_of_picture

@@ -23,8 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pnpladmm.files import one_line, write_text
+from pnpladmm.files import write_text
 from pnpladmm.pictures.files import FORMATS
+from pnpladmm.tensors import one_line
 from pnpladmm.web.limits import Limits, Refused
 from pnpladmm.web.sketch import NAME, Settings, Sketch
 

@@ -10,8 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from pnpladmm.files import one_line
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, one_line
 from pnpladmm.web.limits import Refused
 
 SHARE_OF_MEMORY = 0.8

@@ -10,7 +10,7 @@ import torch
 from pnpladmm.blur.arrays import Array, check_numbers, read_labels
 from pnpladmm.blur.conditioning import condition
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.options import Options
+from pnpladmm.blur.options import Options, Size
 from pnpladmm.blur.synthesis import soft_regions
 from pnpladmm.tensors import InputError
 
@@ -30,7 +30,7 @@ def kernel_bank(name: str, kernels: Array, options: Options) -> Blur:
     )
     regions = label_map(where, labels, len(bank), notes)
     options.matching_size(where, "labels", (regions.shape[0], regions.shape[1]))
-    feather = feather_width(options)
+    feather = feather_width(name, options, (regions.shape[0], regions.shape[1]))
     notes.append(seam_note(feather))
     unused = sorted(set(range(len(bank))) - set(np.unique(regions).tolist()))
     if unused:
@@ -46,9 +46,15 @@ def kernel_bank(name: str, kernels: Array, options: Options) -> Blur:
     )
 
 
-def feather_width(options: Options) -> float:
-    """Width of the seams in pixels."""
-    return FEATHER if options.feather is None else options.feather
+def feather_width(name: str, options: Options, size: Size) -> float:
+    """Width of the seams in pixels; at most half the picture."""
+    if options.feather is None:
+        return FEATHER
+    if options.feather > max(size) / 2:
+        raise InputError(
+            f"{name}: feather {options.feather:g}: give pixels, at most half the picture ({max(size) / 2:g})"
+        )
+    return options.feather
 
 
 def seam_note(feather: float) -> str:

@@ -11,9 +11,10 @@ import torch
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.conditioning import as_bank, condition, crop_margins, sampled, spread
-from pnpladmm.blur.interpolation import hats
+from pnpladmm.blur.interpolation import check_places, hats
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options, Size
+from pnpladmm.gate import check_size
 from pnpladmm.tensors import InputError
 
 
@@ -26,6 +27,8 @@ def is_regular(positions: Array) -> bool:
 def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source: str = "a grid of PSFs") -> Blur:
     """The blur of PSFs (N, [C,] k, k) at places (N, 2) that form a rectangular grid."""
     size = options.needed_size(name, "a grid of PSFs")
+    check_places(name, positions)
+    check_size(f"{name}: its weights", (len(positions), *size), 4)
     if not is_regular(positions):
         raise InputError(f"{name}: {len(positions)} places do not form a rectangular grid")
     factors = options.factors()

@@ -7,6 +7,7 @@ remaining error is measured on the map's own values and reported.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ from pnpladmm.blur.interpolation import hats
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Kind, Options
 from pnpladmm.blur.synthesis import defocus, gaussian, motion
+from pnpladmm.gate import check_size
 from pnpladmm.tensors import InputError
 
 Kernel: TypeAlias = Callable[[float], Array]
@@ -45,9 +47,12 @@ def width_map(name: str, values: Array, kind: Kind, options: Options) -> Blur:
     if values.ndim != 2:
         raise InputError(f"{name}: a map of widths has shape {values.shape}: give (H, W)")
     _check(name, values, float(values.min()), float(values.max()))
+    side = 2 * math.ceil((4 if kind == "gaussian" else 1) * float(values.max()) - 0.5) + 1
+    _check_fits(name, (side, side), values)
     options.matching_size(name, "map values", (values.shape[0], values.shape[1]))
     make = _gaussian if kind == "gaussian" else _disc
     levels, error = _levels(values, make, options)
+    check_size(f"{name}: its weights", (len(levels), *values.shape), 4)
     bank = same_size([make(level) for level in levels])
     bank, _ = crop_margins(bank)
     weights = hats(values, levels)
@@ -63,6 +68,7 @@ def motion_map(name: str, dx: Array, dy: Array, options: Options) -> Blur:
     options.refuse_scale(name, "a map of motion")
     length = np.hypot(dx, dy)
     _check(name, length, float(length.min()), float(length.max()))
+    _check_fits(name, (int(np.abs(dy).max()) + 1, int(np.abs(dx).max()) + 1), length)
     options.matching_size(name, "motion vectors", (dx.shape[0], dx.shape[1]))
     step = _vector_step(dx, dy, options)
     nodes, weights = _vector_weights(dx, dy, step)
@@ -107,6 +113,15 @@ def _check(name: str, values: Array, low: float, high: float) -> None:
         raise InputError(f"{name}: the map has widths down to {low:g}: they are pixels, 0 or more")
     if high > WIDEST:
         raise InputError(f"{name}: the map has widths up to {high:g}: they are pixels, at most {WIDEST:g}")
+
+
+def _check_fits(name: str, side: tuple[int, int], values: Array) -> None:
+    """Refuse, before any is drawn, kernels that are larger than the picture."""
+    if side[0] > values.shape[0] or side[1] > values.shape[1]:
+        raise InputError(
+            f"{name}: kernels are {side[0]}x{side[1]}, the picture {values.shape[0]}x{values.shape[1]}: "
+            "a kernel must fit into the picture"
+        )
 
 
 def _gaussian(sigma: float) -> Array:

@@ -9,21 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from pnpladmm.blur.arrays import Array, check_numbers, reading
+from pnpladmm.blur.arrays import Array, check_numbers
 from pnpladmm.blur.forms.grid import is_regular, psf_grid
 from pnpladmm.blur.forms.scattered import scattered_psfs
+from pnpladmm.blur.interpolation import check_places
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import FileOrArray, Options
+from pnpladmm.gate import read_text, shown
 from pnpladmm.tensors import InputError
 
 ONE_BASED = ("IMAGE",)
 """Columns that end so (X_IMAGE, XWIN_IMAGE: SExtractor's) count pixels from 1."""
+LARGEST_TABLE, LONGEST_LINE, MOST_LINES = 1 << 24, 10_000, 100_000
+"""Bytes, characters of a line, and lines."""
 
 
 def psfs_at(name: str, psfs: Array, places: Array, options: Options) -> Blur:
     """The blur of PSFs (N, [C,] k, k) seen at places (N, 2) as (x, y), pixels from 0."""
     if psfs.ndim not in (3, 4):
         raise InputError(f"{name}: the PSFs have shape {psfs.shape}: give (N, k, k)")
+    check_places(name, places)
     if len(psfs) == len(places) and len(places) > 3 and is_regular(places) and min(np.ptp(places, axis=0)) > 0:
         return psf_grid(name, psfs, places, options)
     return scattered_psfs(name, psfs, places, options)
@@ -69,22 +74,28 @@ def read_positions(given: FileOrArray) -> tuple[Array, list[str]]:
 
 def _read_table(path: Path) -> tuple[Array, list[str]]:
     """Places of a CSV, and a note if its columns count from 1."""
-    with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
-        lines = [line for line in file if line.strip() and not line.lstrip().startswith("#")]
+    text = read_text(path, LARGEST_TABLE, "a table of places (CSV)")
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not lines:
         raise InputError(f"{path}: holds no places: give a CSV with columns x, y")
+    if max(map(len, lines)) > LONGEST_LINE or len(lines) > MOST_LINES:
+        raise InputError(
+            f"{path}: lines of {max(map(len, lines))} characters, {len(lines)} of them: no table of places"
+        )
     delimiter = next((d for d in (",", ";", "\t") if d in lines[0]), None)
     rows = [line.split() for line in lines] if delimiter is None else list(csv.reader(lines, delimiter=delimiter))
+    if not rows or not rows[0]:
+        raise InputError(f"{path}: holds no places: give a CSV with columns x, y")
     header = [cell.strip().strip('"') for cell in rows[0]]
     x, y = (_column(header, letter) for letter in "xy")
     if x is None or y is None:
-        raise InputError(f"{path}: has columns {', '.join(header[:6])}: name two of them x and y")
+        raise InputError(f"{path}: has columns {shown(', '.join(header[:6]))}: name two of them x and y")
     places = []
     for number, row in enumerate(rows[1:], 2):
         try:
             places.append((float(row[x]), float(row[y])))
         except (ValueError, IndexError):
-            raise InputError(f"{path}: line {number} has no numbers for x and y: {' '.join(row)[:60]!r}") from None
+            raise InputError(f"{path}: line {number} has no numbers for x and y: {shown(' '.join(row))}") from None
     if not places or not np.isfinite(places).all():
         raise InputError(f"{path}: holds no places, or places that are not finite")
     positions = np.array(places)

@@ -30,7 +30,7 @@ def from_regions(
         labels[inside] = len(kernels)
         kernels.append(kernel)
     used = np.unique(labels)
-    feather = feather_width(options)
+    feather = feather_width(source, options, size)
     notes.append(seam_note(feather))
     bank, cropped = crop_margins(same_size([kernels[i] for i in used]))
     weights = soft_regions(np.searchsorted(used, labels), feather).float()

@@ -13,9 +13,10 @@ import torch
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.conditioning import at_pixel_centres, condition, relative_errors
-from pnpladmm.blur.interpolation import hats
+from pnpladmm.blur.interpolation import check_places, hats
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options, Size
+from pnpladmm.gate import check_size
 from pnpladmm.tensors import InputError
 
 COARSE = 32
@@ -31,12 +32,23 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
     size = options.needed_size(name, "a stack of PSFs")
     if len(stack) != len(positions):
         raise InputError(f"{name}: {len(stack)} PSFs, {len(positions)} places: they must match")
+    check_places(name, positions)
     if len(np.unique(positions, axis=0)) != len(positions):
         raise InputError(f"{name}: two PSFs have the same place: average them")
     notes: list[str] = []
     stack = at_pixel_centres(stack[:, None] if stack.ndim == 3 else stack, options.factors(), notes)
     bank, done = condition(name, stack, options.normalise, options.recentre, options.background, scale=options.scales())
     notes += done
+    try:
+        return _varying(name, bank, positions, options, size, notes)
+    except np.linalg.LinAlgError:
+        raise InputError(
+            f"{name}: its places lie so that nothing can be interpolated between them: are they pixels?"
+        ) from None
+
+
+def _varying(name: str, bank: Array, positions: Array, options: Options, size: Size, notes: list[str]) -> Blur:
+    """The blur of PSFs of sum 1."""
     mean = bank.mean(0)
     allowed = max(options.tolerance, 1e-9) * float(np.linalg.norm(bank))
     vectors, coefficients = low_rank(bank - mean, allowed, (options.most or MOST_KERNELS) - 1)
@@ -44,6 +56,7 @@ def scattered_psfs(name: str, stack: Array, positions: Array, options: Options) 
     if 4 <= len(bank) <= LEAVE_ONE_OUT and len(vectors):
         notes.append(_left_out(bank, mean, vectors, coefficients, positions))
     notes += _place_notes(positions, size)
+    check_size(f"{name}: its weights", (len(vectors) + 1, *size), 8)
     kernels = np.concatenate([mean[None], vectors])
     weights = np.concatenate([np.ones((1, *size), np.float32), fields(positions, coefficients, size)])
     return Blur(
@@ -98,7 +111,10 @@ def interpolate(positions: Array, coefficients: Array, at: Array) -> Array:
     scaled, target = (positions - centre) / span, (at - centre) / span
     spans_plane = np.linalg.matrix_rank(np.c_[np.ones(len(scaled)), scaled], tol=1e-3) == 3
     kernel, degree = ("thin_plate_spline", 1) if spans_plane and len(scaled) > 3 else ("linear", 0)
-    values = RBFInterpolator(scaled, coefficients, kernel=kernel, degree=degree)(target)
+    try:
+        values = RBFInterpolator(scaled, coefficients, kernel=kernel, degree=degree)(target)
+    except np.linalg.LinAlgError:  # nearly on a line, or nearly at one place
+        values = RBFInterpolator(scaled, coefficients, kernel="linear", degree=0)(target)
     return np.clip(values, coefficients.min(0), coefficients.max(0))
 
 

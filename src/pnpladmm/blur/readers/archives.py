@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pnpladmm.blur.arrays import Array, check_numbers, read_archive, to_array
+from pnpladmm.blur.containers import names_in
 from pnpladmm.blur.forms.array import from_array, stacked
 from pnpladmm.blur.forms.maps import from_named_maps
 from pnpladmm.blur.forms.places import from_named_psfs
@@ -20,7 +21,7 @@ from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
 from pnpladmm.blur.readers.companions import with_companions
 from pnpladmm.blur.registry import ANY_ARRAY, MAP_ARRAYS, PSF_ARRAYS, READERS, WEIGHTED_ARRAYS, readers
-from pnpladmm.blur.sniffing import has_format, names_in
+from pnpladmm.blur.sniffing import has_format
 from pnpladmm.tensors import InputError
 
 BANK_NAMES = ("kernels", "kernel", "psf", "PSF", "k", "h")

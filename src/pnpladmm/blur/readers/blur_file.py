@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pnpladmm.blur.arrays import Array, reading
+from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.forms.regions import check_region_options, from_regions
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
@@ -47,7 +47,8 @@ from pnpladmm.blur.readers.blur_file_regions import (
 )
 from pnpladmm.blur.registry import READERS, SIGNATURE, read_file
 from pnpladmm.blur.sniffing import has_format
-from pnpladmm.tensors import InputError
+from pnpladmm.gate import check_size, read_text, shown, yaml_events
+from pnpladmm.tensors import InputError, one_line
 
 SETTINGS = (
     *("labels", "positions", "kind", "index", "feather", "order", "normalise"),
@@ -56,8 +57,6 @@ SETTINGS = (
 FORMS = ("blur", "kernels", "map")
 LARGEST = 1 << 16
 """Bytes; a blur file is a page."""
-DEEPEST = 30
-"""Brackets in brackets. The YAML parser's time grows with the square of it, and more: minutes for a few thousand."""
 
 
 @READERS.register("blur-file")
@@ -104,34 +103,21 @@ def content_of(path: Path) -> dict[str, Any]:
     """What a blur file says, before it is known whether that is a blur."""
     import yaml
 
-    if path.stat().st_size > LARGEST:
-        raise InputError(f"{path}: {path.stat().st_size >> 10} KiB is too long for a blur file")
+    text = read_text(path, LARGEST, "a blur file")
     try:
-        with reading(path):
-            text = path.read_text(encoding="utf-8")
-            _check_depth(path, text)
-            # A few aliases of aliases unfold to more than any memory holds.
-            aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader))
-            content = None if aliases else yaml.safe_load(text)
-    except InputError as error:
-        mark = getattr(getattr(error.__cause__, "problem_mark", None), "line", None)
+        # A few aliases of aliases unfold to more than any memory holds.
+        aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml_events(text))
+        content = None if aliases else yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, OverflowError, AttributeError, TypeError, KeyError, IndexError) as error:
+        mark = getattr(getattr(error, "problem_mark", None), "line", None)
         where = "" if mark is None else f", line {mark + 1}"
-        raise InputError(
-            f"{path}: not a blur file (YAML){where}: {getattr(error.__cause__, 'problem', None) or 'unreadable'}"
-        ) from None
+        problem = getattr(error, "problem", None) or (error if isinstance(error, ValueError) else "unreadable")
+        raise InputError(f"{path}: not a blur file (YAML){where}: {one_line(str(problem))[:120]}") from None
     if aliases:
         raise InputError(f"{path}: not a blur file: write values out, without aliases (*)")
     if not isinstance(content, dict) or not content:
         raise InputError(f"{path}: not a blur file: give regions, or a file and its settings")
     return content
-
-
-def _check_depth(path: Path, text: str) -> None:
-    depth = 0
-    for character in text:
-        depth = depth + 1 if character in "[{" else max(0, depth - 1) if character in "]}" else depth
-        if depth > DEEPEST:
-            raise InputError(f"{path}: not a blur file: {depth} brackets in one another")
 
 
 def _read_regions(path: Path, content: dict[str, Any], options: Options) -> Blur:
@@ -141,9 +127,10 @@ def _read_regions(path: Path, content: dict[str, Any], options: Options) -> Blur
     regions = content.get("regions", [])
     if not isinstance(regions, list) or not (regions or "background" in content):
         raise InputError(f"{path}: regions: give a list, or a background alone")
+    check_size(f"{path}: {len(regions)} regions", (len(regions) + 1, *size), 4)
     units = content.get("units", "pixels")
     if units not in ("pixels", "fraction"):
-        raise InputError(f"{path}: units {units!r}: give pixels or fraction")
+        raise InputError(f"{path}: units {shown(units)}: give pixels or fraction")
     if "feather" in content:
         options = options.but(feather=number(path, "feather", content["feather"], 0))
     if "order" in content:

@@ -12,6 +12,7 @@ from pnpladmm.blur.forms.regions import polygon_mask, region_kernel, region_opti
 from pnpladmm.blur.options import Options, Size
 from pnpladmm.blur.registry import read_file
 from pnpladmm.blur.synthesis import defocus, gaussian, motion
+from pnpladmm.gate import shown
 from pnpladmm.locks import check_inside
 from pnpladmm.pictures.selection import without_selection
 from pnpladmm.tensors import InputError
@@ -21,6 +22,8 @@ KERNELS = ("motion", "gaussian", "defocus", "kernel")
 SHAPES = ("rectangle", "polygon", "mask")
 WIDEST = 500.0
 """Pixels; a longer motion or a wider disc is a typing error."""
+MOST = 1e6
+"""The largest number in a blur file."""
 
 
 def kernel(path: Path, where: str, entry: Any, options: Options, notes: list[str]) -> Array:
@@ -43,12 +46,24 @@ def kernel(path: Path, where: str, entry: Any, options: Options, notes: list[str
     angle = number(path, f"{where}: {kind}: angle", value.get("angle", 0.0), -1e6)
     if kind == "gaussian" and isinstance(value["sigma"], list):
         if len(value["sigma"]) != 2:
-            raise InputError(f"{path}: {name} {value['sigma']!r}: give one number, or two (along, across)")
+            raise InputError(f"{path}: {name} {shown(value['sigma'])}: give one number, or two (along, across)")
         along, across = (_width(path, name, v) for v in value["sigma"])
+        _check_fits(f"{path}: {name}", 8 * max(along, across), options)
         return gaussian((along, across), angle).numpy()[None]
     width = _width(path, name, value[needed])
+    if kind != "motion":
+        _check_fits(f"{path}: {name}", (8 if kind == "gaussian" else 2) * width, options)
     drawn = motion(width, angle) if kind == "motion" else defocus(width) if kind == "defocus" else gaussian(width)
     return drawn.numpy()[None]
+
+
+def _check_fits(name: str, side: float, options: Options) -> None:
+    """Refuse, before it is drawn, a kernel that is larger than the picture."""
+    if options.size is not None and side - 2 > max(options.size):
+        height, width = options.size
+        raise InputError(
+            f"{name}: the kernel would be {side:.0f} pixels wide, the picture is {height}x{width}: it must fit into it"
+        )
 
 
 _PARAMETERS = {"motion": ("length", "angle"), "gaussian": ("sigma", "angle"), "defocus": ("radius",)}
@@ -87,16 +102,16 @@ def inside(path: Path, where: str, region: dict[str, Any], size: Size, units: st
 
 def _pairs(path: Path, where: str, value: Any) -> Any:
     if not isinstance(value, list) or len(value) != 4:
-        raise InputError(f"{path}: {where}: rectangle {value!r}: give [left, top, right, bottom]")
+        raise InputError(f"{path}: {where}: rectangle {shown(value)}: give [left, top, right, bottom]")
     return [value[:2], value[2:], value[2:]]
 
 
 def _points(path: Path, where: str, value: Any) -> Array:
     try:
         points = np.array(value, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         points = np.empty(0)
-    if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not np.isfinite(points).all():
+    if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not (np.abs(points) <= MOST).all():
         raise InputError(f"{path}: {where}: give at least three corners [x, y]")
     return points
 
@@ -111,27 +126,34 @@ def blur_beside(path: Path, key: str, value: Any) -> Path:
 
 def file_beside(path: Path, key: str, value: Any) -> Path:
     """A file that a blur file names."""
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or not value.isprintable():
         raise InputError(f"{path}: {key}: give a file name")
     file = path.parent / value
-    if not without_selection(file).is_file():
-        raise InputError(f"{path}: {key}: {value}: no such file; paths are relative to the blur file")
+    if not _is_file(without_selection(file)):
+        raise InputError(f"{path}: {key}: {shown(value)}: no such file; paths are relative to the blur file")
     advice = "a blur file may come from a stranger; copy it there"
     check_inside(without_selection(file), path.parent, f"{path}: {key}", advice)
     return file
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or no name at all
+        return False
+
+
 def _width(path: Path, name: str, value: Any) -> float:
     width = number(path, name, value, 0)
     if not 0 < width <= WIDEST:
-        raise InputError(f"{path}: {name} {value!r}: give pixels, above 0 and at most {WIDEST:g}")
+        raise InputError(f"{path}: {name} {shown(value)}: give pixels, above 0 and at most {WIDEST:g}")
     return width
 
 
 def number(path: Path, name: str, value: Any, least: float) -> float:
     """A finite number, not below `least`."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least or value == float("inf"):
-        raise InputError(f"{path}: {name} {value!r}: give a number{' of 0 or more' if least == 0 else ''}")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least or not value <= MOST:
+        raise InputError(f"{path}: {name} {shown(value)}: give a number{' of 0 or more' if least == 0 else ''}")
     return float(value)
 
 
@@ -139,4 +161,4 @@ def check_keys(where: str, entry: dict[str, Any], keys: tuple[str, ...]) -> None
     """Refuse keys that have no meaning here."""
     for key in entry:
         if key not in keys:
-            raise InputError(f"{where}: {key!r} is not known here: choose from {', '.join(keys)}")
+            raise InputError(f"{where}: {shown(key)} is not known here: choose from {', '.join(keys)}")

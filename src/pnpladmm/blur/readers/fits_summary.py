@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpladmm.blur.sniffing import has_format
-from pnpladmm.files import optional
+from pnpladmm.pictures.fits_structure import checked_content, opened
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def _summary(path: Path, changed: int, size: int) -> FitsSummary:
     """Kept for one file, because several readers ask in turn; `changed` and `size` tell when to look again."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with optional("astropy.io.fits").open(path, memmap=False, ignore_missing_end=True) as hdus:
+        with opened(checked_content(path, str(path)), str(path)) as hdus:
             tables = [hdu for hdu in hdus if getattr(hdu, "columns", None) is not None]
             columns = frozenset(name for hdu in tables for name in hdu.columns.names)
             return FitsSummary(dict(hdus[0].header), columns)

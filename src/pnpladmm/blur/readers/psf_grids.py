@@ -20,11 +20,18 @@ from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
 from pnpladmm.blur.readers.fits_summary import fits_summary
 from pnpladmm.blur.registry import READERS, SIGNATURE
-from pnpladmm.files import optional
+from pnpladmm.gate import Field, shown, take
+from pnpladmm.pictures.fits_structure import checked_content, opened
 from pnpladmm.tensors import InputError
 
 SEVERAL_DETECTORS = {36: (2, 2, 800), 56: (1, 2, 2048), 90: (1, 2, 2048), 200: (4, 2, 2048)}
 """STDPSF files that hold the PSFs of more than one detector, by their planes: detectors across, up, pixels of each."""
+
+FARTHEST = 1e9
+"""Pixels."""
+COUNT = Field(int, 1, 1000)
+SAMPLES = Field(float, 1, 1000)
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
 
 
 @READERS.register("stdpsf")
@@ -62,15 +69,13 @@ class WebbpsfReader:
         name = str(path)
         header, psfs = _header_and_psfs(path)
         positions = _webbpsf(name, header, len(psfs))
-        with reading(path):
-            options = options.but(oversampling=options.oversampling or float(header["OVERSAMP"]))
+        options = options.but(oversampling=options.oversampling or take(name, header, "OVERSAMP", SAMPLES))
         return psf_grid(name, psfs, positions, options, "a WebbPSF grid (photutils)")
 
 
 def _header_and_psfs(path: Path) -> tuple[Any, Array]:
     """The first header, and its planes as (N, k, k)."""
-    fits = optional("astropy.io.fits")
-    with reading(path), fits.open(path, memmap=False, ignore_missing_end=True) as hdus:
+    with reading(path), opened(checked_content(path, str(path)), str(path)) as hdus:
         header, data = hdus[0].header, hdus[0].data
     psfs = check_numbers(str(path), data)
     psfs = psfs[None] if psfs.ndim == 2 else psfs
@@ -81,7 +86,7 @@ def _header_and_psfs(path: Path) -> tuple[Any, Array]:
 
 def _stdpsf(name: str, header: Any, count: int, detector: int | None) -> tuple[Array, Array]:
     """Places (N, 2) of one detector's PSFs, and which planes they are."""
-    nx, ny = int(header["NXPSFS"]), int(header["NYPSFS"])
+    nx, ny = take(name, header, "NXPSFS", COUNT), take(name, header, "NYPSFS", COUNT)
     if nx * ny != count:
         raise InputError(f"{name}: {count} PSFs for a grid of {ny}x{nx}: they must match")
     x, y = _nodes(name, header, "IPSFX", "ABCD", nx), _nodes(name, header, "JPSFY", "AB", ny)
@@ -102,21 +107,25 @@ def _nodes(name: str, header: Any, key: str, lines: str, count: int) -> Array:
         values = [header.get(f"{key}{i:02d}") for i in range(1, count + 1)]
     else:
         values = " ".join(str(header.get(f"{key}{letter}5", "")) for letter in lines).split()
-    if len(values) != count or None in values:
+    try:
+        nodes = np.array([float(value) for value in values if not isinstance(value, bool)])
+    except (TypeError, ValueError):
+        nodes = np.zeros(0)
+    if len(nodes) != count or not (np.abs(nodes) < FARTHEST).all():
         raise InputError(f"{name}: the header has no {count} coordinates {key}..: not a STDPSF grid")
-    return np.array(values, dtype=float) - 1
+    return nodes - 1
 
 
 def _webbpsf(name: str, header: Any, count: int) -> Array:
     places = []
     for i in range(count):
         text = str(header.get(f"DET_YX{i}", ""))
-        numbers = re.findall(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text)
-        if len(numbers) != 2:
-            raise InputError(f"{name}: DET_YX{i} is {text!r}: {count} PSFs need a place (y, x) each")
-        places.append((float(numbers[1]), float(numbers[0])))
+        numbers = [float(found) for found in re.findall(NUMBER, text)]
+        if len(numbers) != 2 or max(map(abs, numbers)) > FARTHEST:
+            raise InputError(f"{name}: DET_YX{i} is {shown(text)}: {count} PSFs need a place (y, x) each")
+        places.append((numbers[1], numbers[0]))
     positions = np.array(places)
-    version = re.match(r"(\d+)\.(\d+)", str(header.get("VERSION", "")))
+    version = re.match(r"(\d{1,6})\.(\d{1,6})", str(header.get("VERSION", "")))
     if version and (int(version[1]), int(version[2])) >= (1, 3):
         positions = positions[np.lexsort((positions[:, 0], positions[:, 1]))]
     return positions

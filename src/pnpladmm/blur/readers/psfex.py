@@ -12,6 +12,7 @@ The weights are polynomials, divided by the sum of the PSF at each place: negati
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,16 +20,28 @@ import numpy as np
 import torch
 
 from pnpladmm.blur.arrays import Array, check_numbers, reading
-from pnpladmm.blur.conditioning import condition, crop_margins, spread
+from pnpladmm.blur.conditioning import check_kernels, condition, crop_margins, spread
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options, Size
 from pnpladmm.blur.readers.fits_summary import fits_summary
 from pnpladmm.blur.registry import READERS, SIGNATURE
 from pnpladmm.blur.sniffing import has_format
-from pnpladmm.files import optional
+from pnpladmm.gate import Field, check_size, shown, take
+from pnpladmm.pictures.fits_structure import checked_content, opened
 from pnpladmm.tensors import InputError
 
 LANCZOS = 3
+FIELDS = {
+    "POLNAXIS": Field(int, 0, 100, default=0),
+    "POLNGRP": Field(int, 0, 100, default=1),
+    "POLDEG1": Field(int, 0, 20, default=0),
+    "PSF_SAMP": Field(float, 0, 20, default=1.0),
+    "ACCEPTED": Field(int, 0, 10**9, default=0),
+}
+"""What PSFEx writes about its polynomial."""
+TINY = 1e-9
+PLACE = Field(float, -1e9, 1e9)
+AXIS = Field(int, 1, 10**6)
 MOST_UNEVEN = 5.0
 """The largest sum over the field by the smallest: beyond it the polynomial does not describe this field."""
 
@@ -52,8 +65,7 @@ def read_psfex(path: Path, options: Options) -> Blur:
     """The blur of one chip (`index`) of a PSFEx file on a picture of the given size."""
     size = options.needed_size(str(path), "a PSFEx model")
     options.refuse_scale(str(path), "a PSFEx model (its PSF_SAMP)")
-    fits = optional("astropy.io.fits")
-    with reading(path), fits.open(path, memmap=False) as hdus:
+    with reading(path), opened(checked_content(path, str(path)), str(path)) as hdus:
         tables = [hdu for hdu in hdus if is_psfex(hdu)]
         if not tables:
             raise InputError(f"{path}: has no table with a column PSF_MASK: not a PSFEx file")
@@ -63,13 +75,16 @@ def read_psfex(path: Path, options: Options) -> Blur:
             raise InputError(f"{path}: chip {options.index}: the file holds {len(tables)}, counted from 0")
         table = tables[options.index or 0]
         header, planes = table.header, check_numbers(f"{path}: PSF_MASK", table.data["PSF_MASK"][0])
+    said = {key: take(str(path), header, key, field) for key, field in FIELDS.items()}
     planes = _shaped(str(path), header, planes)
-    degree, zero, scale = _polynomial(str(path), header, len(planes))
-    step = float(header.get("PSF_SAMP", 1.0))
+    degree, zero, scale = _polynomial(str(path), header, said, len(planes))
+    step = said["PSF_SAMP"]
     if step == 0 and not planes.any():
-        raise InputError(f"{path}: the model is empty: PSFEx accepted {header.get('ACCEPTED', 'no')} stars")
+        raise InputError(f"{path}: the model is empty: PSFEx accepted {said['ACCEPTED']} stars")
     if not 0.05 <= step <= 20:
         raise InputError(f"{path}: PSF_SAMP is {step:g}: a sample is a fraction of a pixel to a few pixels")
+    check_kernels(str(path), (len(planes), *(int(n * step) + 1 for n in planes.shape[1:])))
+    check_size(f"{path}: its weights", (len(planes), *size), 4)
     notes = [f"polynomial of degree {degree} in the place, PSF_SAMP {step:.4g}: resampled to pixels (Lanczos-3)"]
     kernels, weights = resample(planes, step)[:, None], polynomials(degree, zero, scale, size)
     if options.recentre:
@@ -132,10 +147,10 @@ def _lanczos(count: int, step: float) -> Array:
 
 
 def _shaped(name: str, header: Any, planes: Array) -> Array:
-    axes = [int(header[key]) for key in ("PSFAXIS1", "PSFAXIS2", "PSFAXIS3") if key in header]
+    axes = [take(name, header, key, AXIS) for key in ("PSFAXIS1", "PSFAXIS2", "PSFAXIS3") if key in header]
     if len(axes) >= 2:
         shape = (axes[2] if len(axes) > 2 else 1, axes[1], axes[0])
-        if int(np.prod(shape)) != planes.size:
+        if math.prod(shape) != planes.size:
             raise InputError(f"{name}: PSF_MASK holds {planes.size} values, PSFAXIS1 .. 3 say {shape[::-1]}")
         return planes.reshape(shape)
     if planes.ndim == 2:
@@ -145,28 +160,27 @@ def _shaped(name: str, header: Any, planes: Array) -> Array:
     return planes
 
 
-def _polynomial(name: str, header: Any, count: int) -> tuple[int, Array, Array]:
+def _polynomial(name: str, header: Any, said: dict[str, Any], count: int) -> tuple[int, Array, Array]:
     """Degree, zero points and scales for (x, y)."""
-    dimensions = int(header.get("POLNAXIS", 0))
+    dimensions = said["POLNAXIS"]
     if dimensions == 0:
         degree = 0
         zero, scale = np.zeros(2), np.ones(2)
-    elif dimensions == 2 and int(header.get("POLNGRP", 1)) == 1:
+    elif dimensions == 2 and said["POLNGRP"] == 1:
         names = [str(header.get(f"POLNAME{i}", "")).upper() for i in (1, 2)]
         if not all(n.startswith(letter) and n.endswith("IMAGE") for n, letter in zip(names, "XY", strict=True)):
-            raise InputError(f"{name}: the PSF varies with {' and '.join(names)}: only X_IMAGE and Y_IMAGE are known")
-        degree = int(header.get("POLDEG1", 0))
-        try:
-            zero, scale = (np.array([float(header[f"{key}{i}"]) for i in (1, 2)]) for key in ("POLZERO", "POLSCAL"))
-        except KeyError as error:
             raise InputError(
-                f"{name}: the header has no {str(error).split(chr(39))[1]}: the place is not defined"
-            ) from None
-        if (scale == 0).any():
-            raise InputError(f"{name}: POLSCAL is 0: the place is not defined")
+                f"{name}: the PSF varies with {shown(' and '.join(names))}: only X_IMAGE and Y_IMAGE are known"
+            )
+        degree = said["POLDEG1"]
+        zero, scale = (
+            np.array([take(name, header, f"{key}{i}", PLACE) for i in (1, 2)]) for key in ("POLZERO", "POLSCAL")
+        )
+        if (np.abs(scale) < TINY).any():
+            raise InputError(f"{name}: POLSCAL is {scale.min():g}: the place is not defined")
     else:
         raise InputError(
-            f"{name}: the PSF varies with {dimensions} quantities in {header.get('POLNGRP', 1)} groups: "
+            f"{name}: the PSF varies with {dimensions} quantities in {said['POLNGRP']} groups: "
             "only the place (x, y, in one group) is known"
         )
     if count != (degree + 1) * (degree + 2) // 2:

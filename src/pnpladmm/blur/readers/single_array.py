@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pnpladmm.blur.arrays import read_array
+from pnpladmm.blur.conditioning import COPIES
 from pnpladmm.blur.forms.array import from_array
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
@@ -27,7 +28,7 @@ class ArrayReader:
 
     def read(self, path: Path, options: Options) -> Blur:
         """The blur, with the label map or table beside the file."""
-        array = read_array(path)
+        array = read_array(path, 8 if options.kind else 8 * COPIES)
         options, notes = with_companions(path, array, options)
         options, scaled = with_scale(path, options)
         return from_array(str(path), array, options).noted(*notes, *scaled)

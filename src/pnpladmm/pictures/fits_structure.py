@@ -1,0 +1,124 @@
+"""The structure of a FITS file, checked before astropy sees it: where headers end, and what they announce.
+
+astropy believes headers: it makes as many axes as NAXIS says, and looks for END through a whole file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pnpladmm.files import optional
+from pnpladmm.gate import Field, max_bytes, shown, take
+from pnpladmm.pictures.checks import read_bytes
+from pnpladmm.sandbox import try_apart
+from pnpladmm.tensors import InputError
+
+GZIP, SIGNATURE = b"\x1f\x8b", b"SIMPLE  ="
+BLOCK, CARD = 2880, 80
+MOST_CARDS = 20_000
+MOST_HDUS = 5_000
+FIELDS = {
+    "BITPIX": Field(int, -64, 64),
+    "NAXIS": Field(int, 0, 32),
+    "PCOUNT": Field(int, 0, 10**12, default=0),
+    "GCOUNT": Field(int, 1, 10**9, default=1),
+}
+"""What says how long the data are."""
+AXIS = Field(int, 0, 10**12)
+
+
+@dataclass(frozen=True)
+class Hdu:
+    """Where the data of an HDU lie, in bytes, and whether they are a picture packed in tiles."""
+
+    data_at: int
+    size: int
+    is_packed: bool
+
+
+def checked_content(path: Path, name: str, limit: int | None = None) -> bytes:
+    """The content of a FITS file, unpacked and with a sound structure."""
+    limit = max_bytes() if limit is None else limit
+    content = read_bytes(path, name, limit)
+    if content.startswith(GZIP):
+        content = _unpacked(content, name, limit)
+    if not content.startswith(SIGNATURE):
+        raise InputError(f"{name} is packed by gzip but holds no FITS file: unpack it first")
+    if any(hdu.is_packed for hdu in structure(content, name)):
+        try_apart("fits", path, name)  # tiles are unpacked by C code
+    return content
+
+
+@contextmanager
+def opened(content: bytes, name: str, **options: Any) -> Iterator[Any]:
+    """The HDUs of a checked content."""
+    fits = optional("astropy.io.fits", name)
+    with warnings.catch_warnings():
+        # astropy warns of cards that bend the standard; they are written back as they were.
+        warnings.simplefilter("ignore")
+        with fits.open(io.BytesIO(content), **options) as hdus:
+            yield hdus
+
+
+def structure(content: bytes, name: str) -> list[Hdu]:
+    """The HDUs of a file. What follows the last one, and data that are cut off, are left to whoever needs them."""
+    found: list[Hdu] = []
+    at = 0
+    while at + CARD <= len(content) and content.startswith((SIGNATURE, b"XTENSION="), at):
+        if len(found) >= MOST_HDUS:
+            raise InputError(f"{name}: more than {MOST_HDUS} HDUs: it is damaged")
+        cards, data_at = _cards(content, at, name)
+        header = {key: _number(text) for key, text in cards.items()}
+        values = {key: take(name, header, key, field) for key, field in FIELDS.items()}
+        axes = [take(name, header, f"NAXIS{i}", AXIS) for i in range(1, values["NAXIS"] + 1)]
+        groups = cards.get("GROUPS", "F").startswith("T") and axes[:1] == [0]
+        count = math.prod(axes[1:] if groups else axes) if axes else 0
+        size = abs(values["BITPIX"]) // 8 * values["GCOUNT"] * (values["PCOUNT"] + count)
+        found.append(Hdu(data_at, size, cards.get("ZIMAGE", "F").startswith("T")))
+        at = data_at + -(-size // BLOCK) * BLOCK
+    return found
+
+
+def _cards(content: bytes, at: int, name: str) -> tuple[dict[str, str], int]:
+    """The texts of the first cards of each name, and where the header ends."""
+    cards: dict[str, str] = {}
+    for number in range(MOST_CARDS):
+        card = content[at + CARD * number : at + CARD * (number + 1)]
+        if not card:
+            break
+        key = card[:8].rstrip().decode("latin1")
+        if key == "END":
+            return cards, at + -(-CARD * (number + 1) // BLOCK) * BLOCK
+        if card[8:9] == b"=":
+            cards.setdefault(key, card[9:].partition(b"/")[0].strip().decode("latin1"))
+    raise InputError(f"{name} is a damaged FITS file: a header of {len(cards)} names has no end: get the file again")
+
+
+def _number(text: str) -> Any:
+    """A whole number; the text itself for anything else."""
+    try:
+        return int(text) if len(text) <= 20 else text
+    except ValueError:
+        return text
+
+
+def _unpacked(content: bytes, name: str, limit: int) -> bytes:
+    """The content of a gzip file, up to the limit."""
+    try:
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(limit + 1)
+    except EOFError:
+        raise InputError(f"{name} is cut off after {len(content)} bytes: get the whole gzip file again") from None
+    except (OSError, zlib.error) as error:
+        raise InputError(f"{name} cannot be unpacked by gzip ({shown(str(error))}): get the file again") from None
+    if len(unpacked) > limit:
+        raise InputError(f"{name} unpacks to more than the limit of {limit} bytes: crop it, or raise max_bytes")
+    return unpacked
