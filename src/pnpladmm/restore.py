@@ -44,6 +44,8 @@ def restore(
     psf_scale: float | None = None,
     axes: str | None = None,
     device: str | torch.device | None = None,
+    memory: int | float | str | None = None,
+    tiles: int | None = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Restoration:
@@ -98,6 +100,12 @@ def restore(
         The axes of an array, such as "BHWC", where its shape does not say.
     device : str or torch.device, optional
         Where to compute: "cpu", "cuda".
+    memory : int or str, optional
+        Bytes, or a size such as "3GB", that the restoration may use; a share of what is free if not given. A picture
+        that needs more is restored in tiles, and a note says how large the errors at their seams are.
+    tiles : int, optional
+        The longest side of a tile in pixels, to divide a picture whatever memory there is. Methods that iterate until
+        they converge compute the same iterates with tiles as without, and get the same certificate.
     progress : bool
         Show a progress bar on stderr.
     callback : callable, optional
@@ -138,6 +146,8 @@ def restore(
         has_variance=variance is not None,
         linear=linear,
         device=device,
+        memory=memory,
+        tiles=tiles,
     )
     return restore_with(options, picture, blur, mask, variance, labels, positions, psf_scale, axes, progress, callback)
 

@@ -36,3 +36,10 @@ Certify: TypeAlias = Annotated[
     int, typer.Option(min=0, help="The largest number of iterations after it for which convergence is proved.")
 ]
 Device: TypeAlias = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")]
+Memory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Memory to use, such as 3GB; larger pictures are restored in tiles. Default: what is free."),
+]
+Tiles: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Restore in tiles of at most this side in pixels, whatever memory there is.")
+]

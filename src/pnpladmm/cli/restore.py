@@ -19,9 +19,11 @@ from pnpladmm.cli.options import (
     Gain,
     Iterations,
     Labels,
+    Memory,
     Method,
     Positions,
     PsfScale,
+    Tiles,
 )
 from pnpladmm.tensors import InputError
 
@@ -70,6 +72,8 @@ def restore(
     positions: Positions = None,
     psf_scale: PsfScale = None,
     device: Device = None,
+    memory: Memory = None,
+    tiles: Tiles = None,
     report: Annotated[bool, typer.Option("--report", help="Write OUT.report/report.html.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="After Ctrl-C, write the best picture so far.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON on stdout.")] = False,

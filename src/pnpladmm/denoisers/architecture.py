@@ -27,7 +27,19 @@ class Network(nn.Module, ABC):
     """Numbers of feature channels, from fine to coarse, of the shipped weights."""
     is_gradient_step: ClassVar[bool] = False
     """Does its denoiser subtract the gradient of `1/2 ||R||^2`? Training then penalises the Hessian's eigenvalues."""
+    shipped_bytes_per_pixel: ClassVar[float] = 1000.0
+    """The memory of a call with the shipped widths, in float32, for each pixel; measured on a CPU."""
     channels: int
+
+    @property
+    def reach(self) -> int | None:
+        """No pixel of the result depends on pixels farther away than this; None where nobody counted."""
+        return None
+
+    @property
+    def bytes_per_pixel(self) -> float:
+        """About the memory of a call in float32, for each pixel."""
+        return self.shipped_bytes_per_pixel * len(self.get_parameter(self.first_layer)) / self.shipped_widths[0]
 
     @abstractmethod
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:

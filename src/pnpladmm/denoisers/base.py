@@ -11,6 +11,8 @@ attribute or method  read with              meaning; default
 `settings`           `settings_of`          tuned settings that came with it, for methods by name; none
 `precision`          `precision_of`         the dtype it computes in, which bounds the rounding; None: the picture's own
 `weight`             `weight_of`            the factor that its prior `f` carries already; 1
+`reach`              `reach_of`             how far away pixels are that a pixel of its result depends on; all of them
+`bytes_per_pixel`    `bytes_per_pixel_of`   the memory of a call, per pixel; a few copies of the picture
 `prior`              `EvaluablePrior`       evaluates `phi(x)`, for objectives and Lagrangians; unknown
 `curvature`          `MeasuredCurvature`    measures how far it is from not being a proximal operator; unknown
 `curvature_meter`    `curvature_meter`      a `curvature` for one run, which reuses what it found; `curvature` itself
@@ -30,6 +32,10 @@ from pnpladmm.tensors import InputError, PerPicture, type_words, version_of
 
 OwnSettings: TypeAlias = dict[str, dict[float, dict[str, float]]]
 """Method -> noise level (of 255) -> parameters, as in solvers/settings.json."""
+
+
+CLASSICAL_BYTES_PER_PIXEL = 150.0
+"""What a denoiser without a network needs: total variation of a picture in colour, measured."""
 
 
 class Promise(Enum):
@@ -120,6 +126,17 @@ def precision_of(denoiser: object) -> torch.dtype | None:
 def weight_of(denoiser: object) -> float:
     """The constant factor of `f` in a classical prior: `TotalVariation(10)` is `f = 10 TV`."""
     return float(getattr(denoiser, "weight", 1.0))
+
+
+def reach_of(denoiser: object) -> int | None:
+    """How far away, in pixels, the pixels are that a pixel of its result depends on; None where that is unknown."""
+    reach = getattr(denoiser, "reach", None)
+    return reach if isinstance(reach, int) else None
+
+
+def bytes_per_pixel_of(denoiser: object) -> float:
+    """About the memory that a call needs for each pixel of a picture."""
+    return float(getattr(denoiser, "bytes_per_pixel", CLASSICAL_BYTES_PER_PIXEL))
 
 
 def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture], Tensor]:

@@ -63,6 +63,7 @@ class DRUNet(Network):
     description = "bias-free DRUNet"
     first_layer = "m_head.weight"
     shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
+    shipped_bytes_per_pixel: ClassVar[float] = 1600.0
 
     def __init__(self, channels: int = 3, widths: tuple[int, ...] = WIDTHS, blocks: int = BLOCKS) -> None:
         """Widths at the four scales, and residual blocks per scale; as published by default."""
@@ -78,6 +79,12 @@ class DRUNet(Network):
         self.m_up2 = _up(third, second, blocks)
         self.m_up1 = _up(second, first, blocks)
         self.m_tail = nn.Conv2d(first, channels, 3, padding=1, bias=False)
+
+    @property
+    def reach(self) -> int:
+        """Two convolutions a block, on the way down and up, at 1, 1/2 and 1/4, and at 1/8; head, tail and strides."""
+        blocks = len(self.m_body)
+        return 2 + 4 * blocks * (1 + 2 + 4) + 8 * 2 * blocks + self.stride
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Denoise x (B, channels, H, W), H and W multiples of 8, with sigma (B,) on x's scale.

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Literal
 
 import torch
@@ -90,6 +91,13 @@ class GradientStepDenoiser(NetworkDenoiser):
         self._smooth = dict(networks)
         self._tile = tile
         self._last: tuple[weakref.ref[Tensor], int, Tensor, Tensor] | None = None
+
+    def with_tile(self, side: int) -> GradientStepDenoiser:
+        """The same denoiser, which processes at most `side` pixels of a side at once, or three times the halo."""
+        other = copy(self)
+        least = 3 * max(network.halo for network in self._smooth.values())
+        other._tile, other._last = max(side, least), None
+        return other
 
     def __call__(self, x: Tensor, sigma: PerPicture, /) -> Tensor:
         """`D_sigma(x)`, x (B, C, H, W) of float32 or float64; a sigma of 0 returns the picture itself."""

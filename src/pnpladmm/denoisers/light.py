@@ -56,6 +56,7 @@ class LightNet(Network):
     description = "bias-free LightNet"
     first_layer = "head.weight"
     shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
+    shipped_bytes_per_pixel: ClassVar[float] = 550.0
 
     def __init__(
         self,
@@ -79,6 +80,12 @@ class LightNet(Network):
         self.grow1 = nn.ConvTranspose2d(quarter, half, 2, stride=2, bias=False)
         self.up1 = _blocks(half, hidden[0], blocks[0])
         self.tail = nn.Conv2d(half, 4 * channels, 3, padding=1, bias=False)
+
+    @property
+    def reach(self) -> int:
+        """Two convolutions a block, on the way down and up, at 1/2, 1/4 and 1/8; head, tail and the folding."""
+        half, quarter, eighth = len(self.down1), len(self.down2), len(self.body)
+        return 2 * (2 + 4 * half) + 4 * 4 * quarter + 8 * 2 * eighth + self.stride
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Denoise x (B, channels, H, W), H and W multiples of 8, with sigma (B,) on x's scale.

@@ -20,6 +20,9 @@ from pnpladmm.tensors import InputError, PerPicture
 SIGMA_MAX = 60 / 255
 """The largest noise level the shipped networks were trained for, for pictures in [0, 1]."""
 
+UNKNOWN_BYTES_PER_PIXEL = 1600.0
+"""Memory of a network that does not say how much it needs: that of DRUNet."""
+
 GPU_PIXELS = 2**22
 """The most pixels per network call on a GPU; bounds its memory (about 3 GB for DRUNet)."""
 
@@ -99,6 +102,10 @@ class NetworkDenoiser:
             mode = compile_network if isinstance(compile_network, str) else None
             self._networks[channels] = torch.compile(ready, mode=mode) if compile_network else ready
         self._sigma: tuple[Tensor, int, Tensor] | None = None
+        reaches = [getattr(network, "reach", None) for network in networks.values()]
+        self._reach = max((r for r in reaches if r is not None), default=None) if None not in reaches else None
+        each = max(float(getattr(network, "bytes_per_pixel", UNKNOWN_BYTES_PER_PIXEL)) for network in networks.values())
+        self._bytes_per_pixel = each * self.precision.itemsize / 4
 
     def __call__(self, x: Tensor, sigma: PerPicture, /) -> Tensor:
         """Denoise x (B, C, H, W) of float32 or float64; sigma a float or one per picture."""
@@ -148,6 +155,16 @@ class NetworkDenoiser:
                 # One copy changes dtype, layout and device.
                 restored[part] = out if plain else out.to(x.dtype) * unit
         return restored
+
+    @property
+    def reach(self) -> int | None:
+        """No pixel of the result depends on pixels farther away than this; None where a network does not say."""
+        return self._reach
+
+    @property
+    def bytes_per_pixel(self) -> float:
+        """About the memory of a call, for each pixel."""
+        return self._bytes_per_pixel
 
     def _checked_sigma(self, sigma: PerPicture, batch: int) -> Tensor:
         """Sigma as (B,) float64 on the CPU. A tensor on a GPU is fetched once per run, not at every call."""

@@ -41,6 +41,7 @@ class SmoothUNet(Network):
     description = "SmoothUNet"
     first_layer = "entry.weight"
     shipped_widths: ClassVar[tuple[int, ...]] = WIDTHS
+    shipped_bytes_per_pixel: ClassVar[float] = 1200.0
     is_gradient_step: ClassVar[bool] = True
     relaxation: Tensor
     """`gamma` of the gradient step these weights are meant for, a number in (0, 1]."""
@@ -69,6 +70,11 @@ class SmoothUNet(Network):
         """A multiple of the stride; no pixel of `R` depends on pixels farther away than this."""
         reach = 2 * (2 + 4 * len(self.down1)) + 4 * 4 * len(self.down2) + 8 * 2 * len(self.body) + self.stride
         return -(-reach // self.stride) * self.stride
+
+    @property
+    def reach(self) -> int:
+        """That of `R` and back: a gradient step passes the network twice."""
+        return 2 * self.halo
 
     def forward(self, x: Tensor, sigma: Tensor, inside: Tensor | None = None) -> Tensor:
         """`N(x, sigma) = x - R(x, sigma)`: x (B, channels, H, W), sigma (B,) above 0."""

@@ -51,6 +51,8 @@ class Job:
     positions: str | None = None
     psf_scale: float | None = None
     device: str | None = None
+    memory: int | float | str | None = None
+    tiles: int | None = None
     report: bool = False
     keep_interrupted: bool = False
 

@@ -17,6 +17,7 @@ from pnpladmm.operators import Boundary
 from pnpladmm.operators.boundary import check_boundary
 from pnpladmm.solvers import METHODS, Method, method_class
 from pnpladmm.tensors import InputError, check_positive, type_words
+from pnpladmm.tiling import read_size
 
 NoiseLike: TypeAlias = "float | Sequence[float] | Tensor | np.ndarray[Any, np.dtype[Any]] | Literal['auto']"
 """A standard deviation for pictures in [0, 1], one for each picture, or `auto`."""
@@ -40,6 +41,10 @@ class Options:
     has_variance: bool = False
     linear: bool = False
     device: str | torch.device | None = None
+    memory: int | float | str | None = None
+    """Bytes, or a size such as "3GB"; None for a share of what is free."""
+    tiles: int | None = None
+    """The longest side of a tile; None where the memory decides."""
     noise_white: float = 1.0
     """White on the scale of `noise`: 1, or 255 on the command line."""
 
@@ -50,6 +55,10 @@ class Options:
         self._check_denoiser()
         self._check_numbers(least)
         check_device(self.device)
+        if self.memory is not None:
+            object.__setattr__(self, "memory", read_size(self.memory))
+        if self.tiles is not None and (not _is_whole(self.tiles) or self.tiles < 1):
+            raise InputError(f"tiles = {self.tiles}: give the side of a tile in pixels")
         _check_switch("saturation", self.saturation)
         _check_switch("linear", self.linear)
         given = self.levels

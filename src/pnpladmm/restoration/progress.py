@@ -25,7 +25,9 @@ def progress_bar(name: str, total: int) -> Iterator[Callback]:
         nonlocal done
         bars.start()
         done += 1
-        bars.update(task, completed=done, total=max(total, done), change=_words(step))
+        where = f"{name}, tile {step.tile + 1} of {step.tiles}" if step.tiles > 1 else name
+        whole = max(total * step.tiles, done)
+        bars.update(task, description=where, completed=done, total=whole, change=_words(step))
 
     try:
         yield show

@@ -24,6 +24,7 @@ from pnpladmm.restoration.sources import too_wide
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
+from pnpladmm.tiling import Plan, plan_for, read_size, solve_by
 
 TOLERANCE = 1e-4
 """Relative changes below which a picture counts as done."""
@@ -53,9 +54,11 @@ def run(
     """Restore every page and put the results together."""
     operator = operator_of(blur, options.boundary)
     denoiser = chosen_denoiser(options)
+    plan = _plan(given, operator, denoiser, options)
+    operator = operator if plan is None else plan.operator(operator)
     done: list[Done] = []
     for pages in _pages(given, dead, variance, options):
-        done.append(_restore(pages, operator, denoiser, options, callback))
+        done.append(_restore(pages, operator, denoiser, options, callback, plan))
         if done[-1].result.status is Status.STOPPED:
             break
     working = given.picture.to_linear() if options.linear else given.picture
@@ -156,8 +159,22 @@ def _page(picture: Picture, part: slice) -> Picture:
     )
 
 
+def _plan(given: Given, operator: LinearOperator, denoiser: Denoiser, options: Options) -> Plan | None:
+    """Tiles, where the pictures that are restored together need more memory than there is."""
+    pages, channels, height, width = given.picture.pixels.shape
+    together = pages if given.together else 1
+    sample = given.picture.pixels.element_size()
+    memory = None if options.memory is None else read_size(options.memory)
+    return plan_for((together, channels, height, width), sample, operator, denoiser, memory, options.tiles)
+
+
 def _restore(
-    pages: Pages, operator: LinearOperator, denoiser: Denoiser, options: Options, callback: Callback | None
+    pages: Pages,
+    operator: LinearOperator,
+    denoiser: Denoiser,
+    options: Options,
+    callback: Callback | None,
+    plan: Plan | None,
 ) -> Done:
     prepared = prepare(pages, operator, options)
     problem, notes = prepared.problem, list(prepared.notes)
@@ -165,7 +182,8 @@ def _restore(
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, prepared.noise, options.strength, options.iterations)
     iterations = options.iterations or method.iterations_for(prepared.noise)
-    result = solve(problem, method, iterations, TOLERANCE, callback=callback)
+    result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback)
+    notes.extend(divided)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
             f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"

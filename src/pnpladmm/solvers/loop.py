@@ -37,6 +37,8 @@ class Progress:
         The state after the iteration.
     row : dict of str to Tensor or None
         The new row of the history, by column, each (B,) on the device of the pictures.
+    tile, tiles : int
+        Where a picture is restored in tiles: the number of this one, counted from 0, and how many there are.
 
     Examples
     --------
@@ -50,6 +52,8 @@ class Progress:
     iteration: int
     state: State
     row: dict[str, Tensor | None]
+    tile: int = 0
+    tiles: int = 1
 
 
 Callback: TypeAlias = Callable[[Progress], bool | None]

@@ -1,0 +1,115 @@
+"""Methods with a schedule, tile by tile: each tile with a halo, blended with its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import DataTerm, WeightedGaussian
+from pnpladmm.operators import SpatiallyVaryingBlur
+from pnpladmm.solvers import Method, Problem, Result, Status, solve
+from pnpladmm.solvers.loop import Callback, Progress
+from pnpladmm.tiling.geometry import Grid, Span, Tile, taken
+from pnpladmm.tiling.history import joined_history
+from pnpladmm.tiling.seams import Seams, measure_seams
+from pnpladmm.tiling.window import WindowBlur, window_for_scene
+
+
+@dataclass(frozen=True)
+class TiledResult:
+    """A result in tiles."""
+
+    result: Result
+    seams: Seams | None
+    """None where there are none, and where the run was stopped."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A picture that is restored in parts, with all that is decided once for all of them."""
+
+    problem: Problem
+    """Its operator is not applied to the whole picture."""
+    blur: SpatiallyVaryingBlur
+    method: Method[Any]
+    iterations: int
+    tolerance: float
+
+    def solve(self, rows: Span, columns: Span, callback: Callback | None = None) -> Result:
+        """Restore a part of the scene by itself, with the settings of the whole."""
+        local = window_for_scene(self.blur, rows, columns)
+        observed = taken(self.problem.observed, *local.observed_span)
+        term = term_of_part(self.problem.data_term, self.problem.observed, local)
+        problem = Problem(observed.contiguous(), local, term)
+        # The mixtures of the colours, and the steps that each gets, are those of the whole picture.
+        vars(problem)["colour_planes"] = self.problem.colour_planes
+        return solve(problem, self.method, self.iterations, self.tolerance, callback=callback)
+
+
+def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -> TiledResult:
+    """Restore a picture tile by tile, and measure the seams against parts that no tile divides.
+
+    Ctrl-C, or a callback that returns True, leaves the tiles as they were that are not finished.
+    """
+    problem = whole.problem
+    image = torch.zeros(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
+    results: list[Result] = []
+    for number, tile in enumerate(grid):
+        if results and results[-1].status is Status.STOPPED:
+            # Not restored: as it was given.
+            _put(image, tile, taken(problem.default_start(), *tile.extent))
+            continue
+        done = whole.solve(*tile.extent, _counted(callback, number, len(grid)))
+        _put(image, tile, done.image)
+        results.append(replace(done, image=done.image[..., :0, :0], state=replace(done.state, **_no_tensors(done))))
+    stopped = results[-1].status is Status.STOPPED
+    seams = None if stopped or len(grid) == 1 else measure_seams(image, grid, whole.solve)
+    return TiledResult(_joined(results, image), seams)
+
+
+def term_of_part(term: DataTerm, observed: Tensor, window: WindowBlur) -> DataTerm:
+    """The data term of a part of the observation."""
+    if not isinstance(term, WeightedGaussian):
+        return term
+    precision = term.precision_of(observed).expand_as(observed)
+    local = taken(precision, *window.observed_span)
+    # A tile without any pixel that counts: the start is as good as anything, and the noise there is infinite.
+    return WeightedGaussian(local if bool(local.any()) else local + torch.finfo(local.dtype).tiny)
+
+
+def _put(image: Tensor, tile: Tile, part: Tensor) -> None:
+    """Add a tile's share of the picture."""
+    image[(..., *tile.written)] += tile.share(part) * part[(..., *tile.inside)]
+
+
+def _counted(callback: Callback | None, number: int, count: int) -> Callback | None:
+    """The callback, told which tile it is."""
+    if callback is None:
+        return None
+
+    def call(step: Progress) -> bool | None:
+        return callback(replace(step, tile=number, tiles=count))
+
+    return call
+
+
+def _no_tensors(done: Result) -> dict[str, Any]:
+    """The state of a tile without its pictures, which would fill the memory."""
+    empty = done.state.x[..., :0, :0]
+    return {name: empty for name, value in vars(done.state).items() if isinstance(value, Tensor)}
+
+
+def _joined(results: list[Result], image: Tensor) -> Result:
+    """One result of all tiles: the worst status of each picture, the sums and maxima of the histories."""
+    order = list(Status)
+    statuses = tuple(max(column, key=order.index) for column in zip(*(r.statuses for r in results), strict=True))
+    return replace(
+        results[0],
+        image=image,
+        statuses=statuses,
+        history=joined_history([r.history for r in results]),
+        state=replace(results[0].state, x=image),
+    )
