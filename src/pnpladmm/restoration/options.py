@@ -86,6 +86,11 @@ class Options:
         """Whether the errors beside a picture in its file are its noise: nothing else was said of it."""
         return self.levels is None and self.gain is None and not self.has_variance and not self.linear
 
+    @property
+    def can_leave_out(self) -> bool:
+        """Whether the method can leave pixels out: a Poisson term cannot."""
+        return self.gain is None or self.method_class.needs_quadratic
+
     def _check_denoiser(self) -> None:
         if isinstance(self.denoiser, str | Path):
             check_denoiser(self.denoiser)

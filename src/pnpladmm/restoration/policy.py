@@ -12,6 +12,7 @@ from pnpladmm.data_terms import DataTerm, Gaussian, Poisson, WeightedGaussian
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.samples import fill_blank
+from pnpladmm.restoration.hot_pixels import hot_pixels
 from pnpladmm.restoration.jpeg import compression_errors
 from pnpladmm.restoration.noise import estimate_noise
 from pnpladmm.restoration.noise_model import NoiseModel
@@ -54,6 +55,13 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
     working = picture.to_linear() if options.linear else picture
     pixels = working.pixels.to(options.device)
     valid = _counting(pages, options, pixels)
+    hot = hot_pixels(pixels, operator, valid) if options.can_leave_out else None
+    if hot is not None:
+        notes.append(
+            f"{int(hot.sum())} single pixels stand out further than the PSF lets light stand out (hot or dead): "
+            "they do not count"
+        )
+        valid = ~hot if valid is None else valid & ~hot
     if valid is not None:
         lost = 1 - float(valid.double().mean())
         notes.append(f"{lost:.2%} of the pixels do not count (dead, saturated or missing)")

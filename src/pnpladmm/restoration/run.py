@@ -21,6 +21,7 @@ from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
 from pnpladmm.restoration.sources import too_wide
+from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
@@ -177,22 +178,35 @@ def _restore(
     plan: Plan | None,
 ) -> Done:
     prepared = prepare(pages, operator, options)
-    problem, notes = prepared.problem, list(prepared.notes)
+    notes = list(prepared.notes)
+    units = units_for(prepared, options)
+    problem = prepared.problem if units is None else units.problem(prepared.problem)
+    noise = prepared.noise if units is None else units.noise(prepared.noise)
+    callback = callback if units is None else units.callback(callback)
     method = options.method
     if isinstance(method, str):
-        method = make_method(method, denoiser, problem, prepared.noise, options.strength, options.iterations)
-    iterations = options.iterations or method.iterations_for(prepared.noise)
+        method = make_method(method, denoiser, problem, noise, options.strength, options.iterations)
+    iterations = options.iterations or method.iterations_for(noise)
     result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback)
     notes.extend(divided)
     if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
         notes.append(
             f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
         )
-        result = certify_from(
-            result.image, problem, denoiser, prepared.noise, options.certify, options.strength, callback
-        )
+        result = certify_from(result.image, problem, denoiser, noise, options.certify, options.strength, callback)
+    problem = prepared.problem
+    if units is not None:
+        state = replace(result.state, x=units.back(result.state.x))
+        result = replace(result, image=units.back(result.image), state=state)
     checks = check_residual(problem, result.image)
     return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
+
+
+def units_for(prepared: Prepared, options: Options) -> Units | None:
+    """The scale of a method that was chosen by its name; a method with parameters of its own has its scale already."""
+    if not isinstance(options.method, str) or not options.method_class.denoiser_calls:
+        return None
+    return Units.of(prepared.problem, prepared.noise)
 
 
 def _with_image(picture: Picture, image: Tensor) -> Picture:

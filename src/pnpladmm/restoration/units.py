@@ -1,0 +1,110 @@
+"""The scale that methods see a picture on: dark near 0 and bright near 1, whatever its own numbers are.
+
+Networks, thresholds and tuned settings suit pictures in [0, 1]. A frame with a maximum of 50 of 65535 counts, or one
+with a large offset, is the same picture for them, once it is brought to that range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import DataTerm, Gaussian, WeightedGaussian
+from pnpladmm.solvers import Problem, Progress
+from pnpladmm.solvers.loop import Callback
+
+DARK, BRIGHT = 0.0, 1.0
+"""What the darkest and the brightest areas become: about what they are in photographs."""
+LEAST_RANGE = 8.0
+"""The least range in units of the noise: a flat picture is not stretched until its noise fills the range."""
+SEEN = 0.5
+"""Pixels that see less than this share of a flat picture say nothing about its range (masks, dark borders)."""
+EXACT = 1e-5
+"""A flat picture that comes out flat to this is flat: the rest is rounding, which a large offset would multiply."""
+UNEVEN = 4.0
+"""Where a flat picture becomes more uneven than this, what is observed is no picture (a transform)."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """`x = offset + scale x'`: pictures x as they are, and x' as methods see them. Both are (B, 1, 1, 1), float64."""
+
+    offset: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, problem: Problem, noise: Tensor) -> Units | None:
+        """The units of a problem with noise levels (B,); None where its observation cannot be shifted or scaled.
+
+        The range goes from the darkest to the brightest place of 2x2 pixels, so that single pixels do not decide.
+        """
+        y, flat = problem.observed, _flat(problem)
+        if flat is None or not isinstance(problem.data_term, Gaussian | WeightedGaussian):
+            return None
+        least = SEEN * float(flat.amax())
+        counts = (problem.precision_for("Units").expand_as(y) > 0) & (flat > least)
+        low, high = _ends(y / flat.clamp_min(least), counts)
+        spread = torch.maximum(high - low, LEAST_RANGE * noise.to(low).view(-1, 1, 1, 1))
+        scale = spread / (BRIGHT - DARK)
+        return cls((high + low) / 2 - scale * (BRIGHT + DARK) / 2, scale)
+
+    def problem(self, problem: Problem) -> Problem:
+        """The problem for x': `y' = (y - H offset) / scale`."""
+        y, flat = problem.observed, _flat(problem)
+        assert flat is not None
+        there = (y - self.offset.to(y) * flat) / self.scale.to(y)
+        return Problem(there, problem.operator, self._data_term(problem.data_term, y))
+
+    def noise(self, levels: Tensor) -> Tensor:
+        """Noise levels (B,) of x'."""
+        return levels / self.scale.reshape(-1).to(levels)
+
+    def back(self, x: Tensor) -> Tensor:
+        """Pictures as they are."""
+        return self.offset.to(x) + self.scale.to(x) * x
+
+    def callback(self, callback: Callback | None) -> Callback | None:
+        """A callback that gets pictures as they are."""
+        if callback is None:
+            return None
+
+        def call(step: Progress) -> bool | None:
+            return callback(replace(step, state=replace(step.state, x=self.back(step.state.x))))
+
+        return call
+
+    def _data_term(self, term: DataTerm, y: Tensor) -> DataTerm:
+        if isinstance(term, Gaussian):
+            sigma = torch.as_tensor(term.sigma, dtype=torch.float64, device=y.device).reshape(-1)
+            return Gaussian(self.noise(sigma.expand(len(y))))
+        precision = term.precision_of(y)
+        assert precision is not None
+        return WeightedGaussian((precision.double() * self.scale.square()).to(precision))
+
+
+def _flat(problem: Problem) -> Tensor | None:
+    """`H 1`, what the operator makes of a flat picture: all 1 for a PSF of sum 1; None where that is no flat picture."""
+    one = torch.ones(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
+    flat = problem.operator.forward(one)
+    if float((flat - 1).abs().amax()) < EXACT:
+        return torch.ones_like(flat[:1, :1, :1, :1])
+    lit = flat[flat.abs() > EXACT * flat.abs().amax()]
+    if lit.numel() == 0 or bool((lit < 0).any()) or float(lit.amax() / lit.median()) > UNEVEN:
+        return None
+    return flat
+
+
+def _ends(y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """The darkest and the brightest place of each picture, (B, 1, 1, 1), float64."""
+    window = (min(2, y.shape[-2]), min(2, y.shape[-1]))
+    pool = torch.nn.functional.max_pool2d
+    high = -pool(torch.where(counts, -y, torch.inf), window, 1)
+    low = pool(torch.where(counts, y, torch.inf), window, 1)
+    high, low = (torch.where(torch.isfinite(end), end, torch.nan).flatten(1).double() for end in (high, low))
+    return tuple(torch.nan_to_num(end, nan=0.0).view(-1, 1, 1, 1) for end in (_least(low), -_least(-high)))
+
+
+def _least(values: Tensor) -> Tensor:
+    return torch.where(values.isnan(), torch.inf, values).amin(1)
