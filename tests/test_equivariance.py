@@ -81,7 +81,8 @@ def test_stars_are_not_hot() -> None:
     assert hot_pixels(torch.from_numpy(y)[None, None], operator) is None
     y[20, 20] -= 3
     found = hot_pixels(torch.from_numpy(y)[None, None], operator)
-    assert found is not None and found.nonzero().tolist() == [[0, 0, 20, 20]]
+    assert found is not None
+    assert found.nonzero().tolist() == [[0, 0, 20, 20]]
 
 
 def test_single_bright_pixels_are_light_where_nothing_is_blurred() -> None:
@@ -111,7 +112,8 @@ def test_units_of_a_blur_whose_psf_does_not_sum_to_one() -> None:
 def test_flat_pictures_are_not_stretched_to_noise() -> None:
     y = torch.full((1, 1, 16, 16), 5.0, dtype=torch.float64)
     units = Units.of(pl.Problem(y, pl.Mask(torch.ones(16, 16)), pl.Gaussian(0.5)), torch.tensor([0.5]))
-    assert units is not None and float(units.noise(torch.tensor([0.5]))) <= 1 / 8
+    assert units is not None
+    assert float(units.noise(torch.tensor([0.5]))) <= 1 / 8
 
 
 def test_a_callback_sees_the_picture_in_its_own_numbers() -> None:

@@ -85,7 +85,7 @@ class Units:
 
 
 def _flat(problem: Problem) -> Tensor | None:
-    """`H 1`, what the operator makes of a flat picture: all 1 for a PSF of sum 1; None where that is no flat picture."""
+    """`H 1`, what the operator makes of a flat picture: 1 for a PSF of sum 1; None where that is no flat picture."""
     one = torch.ones(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
     flat = problem.operator.forward(one)
     if float((flat - 1).abs().amax()) < EXACT:
@@ -102,9 +102,10 @@ def _ends(y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     pool = torch.nn.functional.max_pool2d
     high = -pool(torch.where(counts, -y, torch.inf), window, 1)
     low = pool(torch.where(counts, y, torch.inf), window, 1)
-    high, low = (torch.where(torch.isfinite(end), end, torch.nan).flatten(1).double() for end in (high, low))
-    return tuple(torch.nan_to_num(end, nan=0.0).view(-1, 1, 1, 1) for end in (_least(low), -_least(-high)))
+    return _least(low), -_least(-high)
 
 
 def _least(values: Tensor) -> Tensor:
-    return torch.where(values.isnan(), torch.inf, values).amin(1)
+    """The least finite value of each picture; 0 where there is none."""
+    least = torch.where(values.isfinite(), values, torch.inf).flatten(1).amin(1).double()
+    return torch.where(least.isfinite(), least, torch.zeros_like(least)).view(-1, 1, 1, 1)
