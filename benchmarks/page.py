@@ -27,7 +27,7 @@ from web_cases import Server, png
 from web_person import Person, chromium
 from web_pictures import shaken
 
-PREVIEWS = 10
+PREVIEWS = 6
 LARGE = (5792, 8688)  # rows and columns: 50.3 megapixels
 SCALE = 3
 """The newcomer's picture: 600 x 400 times this."""
@@ -147,14 +147,14 @@ def main() -> None:
         folder = Path(name)
         server = Server(folder / "projects")
         found: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+        found["machine"] = {"cores": os.cpu_count(), "Chromium": browser.version, "Python": platform.python_version()}
         for called in asked.names:
             person = Person(browser, server.address)
-            found[called] = MEASURES[called](person, folder)
+            found[called] = {**MEASURES[called](person, folder), "load": round(os.getloadavg()[0], 1)}
             person.close()
-        found["machine"] = {"cores": os.cpu_count(), "Chromium": browser.version, "Python": platform.python_version()}
+            print(called, json.dumps(found[called]), flush=True)
+            asked.out.write_text(json.dumps(found, indent=1) + "\n")
         server.stop()
-    asked.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def estimate(desk: TheDesk, project: str, order: EstimateOrder) -> dict[str, Any
 
 @router.get("/projects/{project}/estimate")
 def estimate_progress(desk: TheDesk, project: str) -> dict[str, Any]:
-    """What the search for the blur does now, and the share of it that is done."""
+    """What the search for the blur does now, and the share of it that is done; empty where there is none."""
     return desk.estimate_progress(project)
 
 

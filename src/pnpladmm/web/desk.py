@@ -97,9 +97,9 @@ class Desk:
         return self.projects.add_file(project, identity, "found in the picture", place, done["words"])
 
     def estimate_progress(self, project: str) -> dict[str, Any]:
-        """What the search for the blur does now, and the share of it that is done."""
+        """What the search for the blur does now, and the share of it that is done; empty where there is none."""
         if self._estimate is None or self._estimate[0] != project:
-            raise Refused(404, "nothing is being looked for")
+            return {}
         return dict(self._progress)
 
     def _heard(self, message: dict[str, Any]) -> None:

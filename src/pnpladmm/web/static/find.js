@@ -39,7 +39,7 @@ async function find() {
   const watching = setInterval(async () => {
     try {
       const {stage, share} = await get(place);
-      if (state.busy) say(`Looking: ${stage}${share ? `, ${Math.round(100 * share)} %` : ''}`);
+      if (state.busy && stage) say(`Looking: ${stage}${share ? `, ${Math.round(100 * share)} %` : ''}`);
     } catch { /* not begun, or over */ }
   }, 700);
   let words = '';

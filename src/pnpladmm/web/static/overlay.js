@@ -16,22 +16,26 @@ const LIGHT = '#ffffff', DARK = 'rgba(0,0,0,.65)';
 
 // `places` are where it lies over the picture: one for a kernel, several for a field from a file.
 export const shown = {image: null, width: 0, height: 0, of: null, places: []};
-let asking = 0;
+let asking = new AbortController();
 
 async function askForKernel() {
   const kernel = activeKernel(), file = app.sketch.file, key = JSON.stringify([app.project?.id, file, kernel]);
   if (key === shown.of) return;
   shown.of = key;
-  const mine = ++asking;
+  asking.abort();
+  const {signal} = asking = new AbortController();
   let made = [];
   try {
-    if (file) made = (await get(path(`/files/${file}/field`))).places;
-    else if (kernel) made = [await post(path('/kernel'), kernel)];
+    if (file) made = (await get(path(`/files/${file}/field`), {signal})).places;
+    else if (kernel) made = [await post(path('/kernel'), kernel, {signal})];
     const images = await Promise.all(made.map(({png}) => fromBase64(png)));
-    if (mine !== asking) return;
+    if (signal.aborted) return;
     shown.places = made.map((one, i) => ({...one, image: tinted(images[i])}));
     Object.assign(shown, {image: null, width: 0, height: 0}, shown.places[Math.floor(shown.places.length / 2)]);
-  } catch { if (mine === asking) shown.of = null; }
+  } catch {
+    if (signal.aborted) return;
+    shown.of = null;
+  }
   tell('kernel');
   redraw();
 }

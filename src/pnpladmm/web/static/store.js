@@ -35,9 +35,9 @@ const past = [], future = [];
 let last = {key: null, time: 0};
 
 // Change the blur. Changes with the same key that follow at once are one step back: a slider that moves.
-export function edit(change, keyOfChange = null) {
+export function edit(change, keyOfChange = null, within = 800) {
   const now = performance.now();
-  if (keyOfChange === null || keyOfChange !== last.key || now - last.time > 800) past.push(JSON.stringify(app.sketch));
+  if (keyOfChange === null || keyOfChange !== last.key || now - last.time > within) past.push(JSON.stringify(app.sketch));
   if (past.length > 100) past.shift();
   last = {key: keyOfChange, time: now};
   future.length = 0;
@@ -108,13 +108,13 @@ export const kernelOf = (sketch, index) => (index < 0 ? sketch.background : sket
 export const activeKernel = () => kernelOf(app.sketch, app.active);
 export const isEmpty = (sketch = app.sketch) => !sketch.background && !sketch.regions.length && !sketch.file;
 
-export function setKernel(kernel, keyOfChange = null) {
+export function setKernel(kernel, keyOfChange = null, within = undefined) {
   app.kind = null;
   edit((sketch) => {
     sketch.file = null;
     if (app.active < 0) sketch.background = kernel;
     else sketch.regions[app.active].kernel = kernel;
-  }, keyOfChange);
+  }, keyOfChange, within);
 }
 
 // 'motion', 'gaussian', 'defocus', or 'kernel' for one from a file.

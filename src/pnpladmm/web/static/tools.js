@@ -11,18 +11,41 @@ const round = (v, digits = 1) => Math.round(v * 10 ** digits) / 10 ** digits;
 const pair = ([x, y]) => [round(x), round(y)];
 export const START_KERNEL = {defocus: {radius: 3}};
 
+// --- one drag is one step back, and is taken back whole when a second finger comes ------------------------------------
+
+const drag = {number: 0, before: null};
+const key = () => `drag ${drag.number}`;
+
+function begin() {
+  drag.number += 1;
+  drag.before = structuredClone(app.sketch);
+}
+
+const dragKernel = (kernel) => setKernel(kernel, key(), Infinity);
+
+function takeBack() {
+  if (JSON.stringify(app.sketch) === JSON.stringify(drag.before)) return;
+  edit((sketch) => Object.assign(sketch, drag.before), key(), Infinity);
+}
+
 // --- motion: a line along the streaks ------------------------------------------------------------------------------
 
 addTool('motion', {
-  down(point) { drawn.line = [point, point]; },
+  down(point) {
+    begin();
+    drawn.line = [point, point];
+  },
   move(point) {
     drawn.line[1] = point;
     app.anchor = middle(drawn.line);
     const {length, angle} = measured(drawn.line);
-    if (length >= 1) setKernel({motion: {length: Math.min(length, 200), angle}}, 'motion-line');
+    if (length >= 1) dragKernel({motion: {length: Math.min(length, 200), angle}});
   },
   up() { drawn.line = null; },
-  cancel() { drawn.line = null; },
+  cancel() {
+    if (drawn.line) takeBack();
+    drawn.line = null;
+  },
 });
 
 const middle = ([a, b]) => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
@@ -36,12 +59,16 @@ function measured([a, b]) {
 // --- out of focus: from the middle of a disc to its rim -----------------------------------------------------------
 
 addTool('disc', {
-  down(point) { app.anchor = point; },
+  down(point) {
+    begin();
+    app.anchor = point;
+  },
   move(point) {
     const radius = round(Math.hypot(point[0] - app.anchor[0], point[1] - app.anchor[1]));
-    if (radius >= 0.5) setKernel({defocus: {radius: Math.min(radius, 100)}}, 'disc-line');
+    if (radius >= 0.5) dragKernel({defocus: {radius: Math.min(radius, 100)}});
   },
-  up() {},
+  up() { drag.before = null; },
+  cancel() { if (drag.before) takeBack(); },
 });
 
 // --- regions -------------------------------------------------------------------------------------------------------
