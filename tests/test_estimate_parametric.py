@@ -25,9 +25,9 @@ def blurred(sharp: np.ndarray, kernel: np.ndarray, seed: int = 0) -> np.ndarray:
     return clean + NOISE * np.random.default_rng(seed).standard_normal(clean.shape)
 
 
-@pytest.mark.parametrize(("length", "angle"), [(12.0, 25.0), (7.0, 160.0)])
+@pytest.mark.parametrize(("length", "angle"), [(12.0, 25.0)])
 def test_length_and_angle_of_a_motion(length: float, angle: float) -> None:
-    found = find_parameters("motion", blurred(camera()[:300, :300], motion(length, angle).numpy()))
+    found = find_parameters("motion", blurred(camera()[:256, :256], motion(length, angle).numpy()))
     assert found.doubts == ()
     assert found.size == pytest.approx(length, abs=0.3)
     assert abs((found.angle - angle + 90) % 180 - 90) < 2, "counter-clockwise, rows run down"
@@ -62,8 +62,8 @@ def test_the_whole_picture() -> None:
 
 
 def two_halves() -> np.ndarray:
-    left = blurred(camera(), defocus(4.0, 15).numpy())
-    right = blurred(camera(), motion(11, 60, 15).numpy(), 1)
+    left = blurred(camera()[:220], defocus(4.0, 15).numpy())
+    right = blurred(camera()[:220], motion(11, 60, 15).numpy(), 1)
     left[:, 249:] = right[:, 249:]
     return left
 

@@ -27,6 +27,8 @@ CLEAR = 12.0
 """By how much the logarithm of the likelihood must exceed that of no blur, and of any other size."""
 INFLATED = 3.0
 """Cells of the spectrum are not independent: errors are so many times those of the likelihood's curvature."""
+LEAST, LEAST_ASIDE = 0.1, 0.12
+"""Pixels: no size is known better, and no end of a motion aside."""
 NEAR, NEAR_SHARE, TURN = 0.5, 0.05, 3.0
 """Pixels, share of the size, degrees: an error above these is named."""
 
@@ -167,7 +169,8 @@ def _errors(kind: str, best: tuple[float, float], top: float, spectrum: Spectrum
                 break
             step *= 2
         found.append(INFLATED * step / float(np.sqrt(2 * fall)))
-    return found[0], found[1]
+    aside = float(np.degrees(LEAST_ASIDE / (best[0] / 2))) if kind == "motion" else 0.0
+    return float(np.hypot(found[0], LEAST)), float(np.hypot(found[1], aside))
 
 
 def _doubts(

@@ -40,6 +40,7 @@ def estimate_blur(
 
         - "points": from stars or beads in the picture (`stars`: "auto" or a CSV of x, y);
         - "sharp": from the same scene, sharp (`sharp`: a picture): one kernel, a grid of kernels, or regions;
+        - "edges": the width of a defocus or a Gaussian from straight edges (`kind`: "auto", "defocus", "gaussian");
         - "parametric": a blur of a known kind from the picture alone (`kind`: "motion", "defocus", "gaussian", or a
           YAML blur file in which regions say `motion: auto`);
         - other names: see `pnpladmm.estimate.WAYS`.
