@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
+import socket
 import struct
 import subprocess
 import sys
@@ -25,6 +28,7 @@ from pnpladmm.web.desk import Desk, download_name
 from pnpladmm.web.headers import check_pixels
 from pnpladmm.web.limits import Limits
 from pnpladmm.web.processes import Ended, Process
+from pnpladmm.web.server import make_server
 from web_cases import png
 
 KEY, PORT = "a-key-of-this-test", 8765
@@ -243,6 +247,33 @@ def test_200_requests_at_once(client: TestClient) -> None:
     assert set(answers) <= {200, 503}
     assert answers.count(200) >= 100
     assert client.get("/api/state").status_code == 200
+
+
+def test_sockets_that_hang_are_closed(desk: Desk) -> None:
+    limits = dataclasses.replace(LIMITS, header_seconds=0.3, chunk_seconds=0.3)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    desk.limits = limits
+    server = make_server(make_app(desk, KEY, port), limits)
+    serving = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+    serving.start()
+    order = f"POST /api/projects HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {KEY}\r\n"
+    for sent, answer in (
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHo", b""),
+        (order.encode() + b"Content-Length: 5000\r\n\r\n" + b"\x89PNG\r\n\x1a\n".ljust(40), b"HTTP/1.1 408"),
+    ):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as hanging:
+            hanging.sendall(sent)
+            heard = b""
+            while part := hanging.recv(1 << 12):  # until the server closes it
+                heard += part
+        assert heard.startswith(answer)
+        assert bool(heard) == bool(answer)
+    server.should_exit = True
+    serving.join(30)
+    assert not serving.is_alive()
+    assert [p.name for p in desk.projects.folder.iterdir()] == []
 
 
 def test_the_queue_and_the_projects_have_a_limit(client: TestClient) -> None:
