@@ -317,7 +317,7 @@ PLAIN = ["restore", "y.tif", "-b", "kernel.npy", "-o", "x.tif"]
 
 BAD: dict[str, tuple[list[str], int, str]] = {
     "nothing at all": (["restore"], 2, "give pictures, --blur and --out"),
-    "no blur": (["restore", "y.tif", "-o", "x.tif"], 2, "give pictures, --blur and --out"),
+    "no blur": (["restore", "y.tif", "-o", "x.tif"], 2, "pnpladmm estimate y.tif --blind -o blur.npz"),
     "no output": (["restore", "y.tif", "-b", "kernel.npy"], 2, "give pictures, --blur and --out"),
     "two blurs, one picture": (["restore", "y.tif", "-b", "a", "-b", "b", "-o", "x.tif"], 2, "pictures: 1, blurs: 2"),
     "same name twice": (["restore", "y.tif", "./y.tif", "-b", "kernel.npy", "-o", "out"], 2, "two pictures would be"),

@@ -16,9 +16,10 @@ app = typer.Typer()
 
 EXAMPLES = (
     "Examples: [bold]pnpladmm estimate field.fits --points auto -o field.npz --report[/bold], "
-    "[bold]pnpladmm estimate blurred.png --sharp sharp.png -o blur.npz[/bold]"
+    "[bold]pnpladmm estimate blurred.png --sharp sharp.png -o blur.npz[/bold], "
+    "[bold]pnpladmm estimate shaken.jpg --blind -o blur.npz[/bold]"
 )
-WAYS = ("points", "sharp", "parametric", "edges")
+WAYS = ("points", "sharp", "parametric", "edges", "blind")
 """Switches that name a way."""
 OWN = ("pictures", "out", "as_json", *WAYS)
 """Parameters of the command that are not handed on by their names."""
@@ -38,6 +39,7 @@ def estimate(
         typer.Option(help="Of a known kind: motion, defocus, gaussian, or a YAML blur file whose regions say auto."),
     ] = None,
     edges: Annotated[bool, typer.Option("--edges", help="From straight edges: defocus or Gaussian width.")] = False,
+    blind: Annotated[bool, typer.Option("--blind", help="From the shaken picture alone.")] = False,
     side: Annotated[int | None, typer.Option(help="Side of the kernels in pixels, odd; found if not given.")] = None,
     field: Annotated[
         str | None,

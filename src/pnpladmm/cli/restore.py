@@ -165,6 +165,11 @@ def _noise(text: str) -> Any:
 
 def _triples(pictures: list[Path] | None, blurs: list[Path] | None, out: Path | None) -> list[tuple[Path, Path, Path]]:
     """Picture, blur and output of each job."""
+    if pictures and out is not None and not blurs:
+        raise InputError(
+            f"--blur is missing: find it first: pnpladmm estimate {pictures[0]} --blind -o blur.npz "
+            "(or --points auto, or --sharp FILE), then give --blur blur.npz"
+        )
     if not pictures or not blurs or out is None:
         raise InputError("give pictures, --blur and --out (or --job alone); see pnpladmm restore --help")
     if len(blurs) not in (1, len(pictures)):

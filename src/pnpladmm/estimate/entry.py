@@ -43,6 +43,7 @@ def estimate_blur(
         - "edges": the width of a defocus or a Gaussian from straight edges (`kind`: "auto", "defocus", "gaussian");
         - "parametric": a blur of a known kind from the picture alone (`kind`: "motion", "defocus", "gaussian", or a
           YAML blur file in which regions say `motion: auto`);
+        - "blind": from the shaken picture alone;
         - other names: see `pnpladmm.estimate.WAYS`.
     page : int, optional
         Which page of a file or stack, counted from 0.

@@ -108,7 +108,8 @@ def blur_for(
     """The blur of a picture from whatever was given; operators and physics stay as they are."""
     if blur is None:
         raise InputError(
-            "blur is missing: give an array of the PSF, a Blur, an operator or a blur file; pl.estimate_blur finds one"
+            "blur is missing: give an array of the PSF, a Blur, an operator or a blur file; "
+            'pl.estimate_blur(picture, "blind") finds one'
         )
     if isinstance(blur, LinearOperator) or hasattr(blur, "A_adjoint"):
         if not (labels is None and positions is None and psf_scale is None):
