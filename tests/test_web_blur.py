@@ -16,13 +16,16 @@ import yaml
 pytest.importorskip("fastapi")
 
 from pnpladmm.blur import common_size, defocus, gaussian, motion, read_blur
+from pnpladmm.jobs import Job
 from pnpladmm.pictures import Picture
+from pnpladmm.solvers import Progress, State
 from pnpladmm.tensors import InputError
 from pnpladmm.web import blur_tasks, words
 from pnpladmm.web.blur_files import load_yaml, sketch_of, with_own_names, write_blur_file
 from pnpladmm.web.brush import painted
 from pnpladmm.web.desk import Desk
 from pnpladmm.web.limits import Refused
+from pnpladmm.web.live import Watcher
 from pnpladmm.web.loading import load_blur, unpack
 from pnpladmm.web.pyramid import Shades, tile, write_levels
 from pnpladmm.web.sketch import Box, Kernel, Region, Sketch, Stroke
@@ -270,3 +273,22 @@ def test_regions_need_one_shape() -> None:
     for more in ({}, {"rectangle": (0, 0, 1, 1), "strokes": []}):
         with pytest.raises(ValueError, match="one shape"):
             Region(kernel=Kernel.model_validate({"motion": {"length": 3}}), **more)
+
+
+def test_a_run_in_tiles_is_watched(tmp_path: Path) -> None:
+    """The steps of all tiles count, and a tile is not taken for the picture."""
+    job = Job(picture="a.png", blur="b.yaml", output="c.png", iterations=3)
+    said: list[dict[str, Any]] = []
+    watcher = Watcher(said.append, tmp_path, job, Shades(), [96, 160, 1])
+    for number in range(4):
+        for step in range(1, 4):
+            watcher(Progress(step, State(x=torch.zeros(1, 1, 40, 50)), {}, number, 4))
+    assert said[4] == {"step": 5, "steps": 12, "tile": 2, "tiles": 4}
+    assert said[-1]["step"] == said[-1]["steps"]
+    assert not (tmp_path / "live.png").exists()
+    watcher = Watcher(said.append, tmp_path, job, Shades(), [96, 160, 1])
+    watcher(Progress(1, State(x=torch.ones(1, 1, 104, 172)), {}))  # with the scene beyond the border
+    assert said[-1] == {"step": 1, "steps": 3, "live": 1}
+    from PIL import Image
+
+    assert Image.open(tmp_path / "live.png").size == (160, 96)

@@ -33,8 +33,10 @@ class Watcher:
     def __call__(self, progress: Progress) -> None:
         """Tell the server; the run is never stopped from here."""
         self._done += 1
-        message: dict[str, Any] = {"step": self._done, "steps": max(self._total, self._done)}
-        if time.monotonic() - self._written > EVERY:
+        message: dict[str, Any] = {"step": self._done, "steps": max(self._total * progress.tiles, self._done)}
+        if progress.tiles > 1:  # the picture is not whole before the last one
+            message |= {"tile": progress.tile + 1, "tiles": progress.tiles}
+        elif time.monotonic() - self._written > EVERY:
             write_bytes(self._path, png(self._small(progress.state.x)))
             self._written = time.monotonic()
             message["live"] = self._done

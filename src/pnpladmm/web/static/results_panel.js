@@ -59,7 +59,7 @@ function progress(run) {
     if (p.step) bar.value = Math.min(0.98, p.step / p.steps);
     else bar.removeAttribute('value');
     const left = p.left > 0 ? `, about ${seconds(p.left)} left` : '';
-    words.textContent = `${p.stage[0].toUpperCase()}${p.stage.slice(1)}${p.step ? `, step ${p.step} of ${p.steps}` : ''}${left}`;
+    words.textContent = `${p.stage[0].toUpperCase()}${p.stage.slice(1)}${p.step ? `, step ${p.step} of ${p.steps}` : ''}${p.tiles ? ` (tile ${p.tile} of ${p.tiles})` : ''}${left}`;
   };
   return node;
 }
