@@ -73,7 +73,7 @@ def restored_by_command(command: str, output: Path, **instead: Path) -> np.ndarr
     return pixels(output)
 
 
-def test_from_a_shaken_picture_to_a_saved_one(person: Person, photo: Path, tmp_path: Path) -> None:
+def test_from_a_shaken_picture_to_a_saved_one(person: Person, server: Server, photo: Path, tmp_path: Path) -> None:
     person.open(photo)
     assert person.page.locator("#title").inner_text() == photo.name  # shown as text
     assert person.page.locator("#title *").count() == 0
@@ -145,6 +145,16 @@ def test_from_a_shaken_picture_to_a_saved_one(person: Person, photo: Path, tmp_p
     assert person.page.locator("[data-run]").count() == 3
     assert person.page.title() != "hacked"
 
+    # A wrong key shows nothing; the address with the right one, pasted into the same tab, opens the picture again.
+    project = person.page.url.partition("#")[2]
+    person.page.evaluate("sessionStorage.setItem('pnpladmm-key', 'wrong')")
+    person.reload()
+    person.page.get_by_text("This page needs its key").wait_for()
+    assert photo.name not in person.page.inner_text("body")
+    person.page.goto(f"{server.address}&{project}")
+    person.page.locator("#title").get_by_text(photo.name).wait_for()
+    person.complaints.clear()  # the browser notes the refusal as well
+
 
 def test_every_way_to_say_what_the_blur_is(person: Person, tmp_path: Path) -> None:
     """A star field: found, clicked, drawn, outlined, erased, taken back, saved and loaded."""
@@ -154,7 +164,7 @@ def test_every_way_to_say_what_the_blur_is(person: Person, tmp_path: Path) -> No
         stars[top : top + 17, left : left + 17] += 12 * rng.uniform(0.5, 1) * gaussian(2.0).numpy()
     field = tmp_path / "stars.npy"
     np.save(field, (stars.clip(0, 1) * 65535).astype(np.uint16))
-    person.open(field)
+    person.drop(field)
     page = person.page
 
     person.click("Click a star", role="radio")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -39,7 +40,7 @@ class Person:
         self.context = browser.new_context(viewport=view, color_scheme=scheme, reduced_motion="reduce")
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address.partition("/#")[0])
         self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(120_000)
         self.clicks, self.pause = 0, 0.0
         self.complaints: list[str] = []
         self.foreign: list[str] = []
@@ -76,6 +77,21 @@ class Person:
             self.click("Choose a picture")
         self._think()  # in the dialog
         chooser.value.set_files(files)
+        self.page.wait_for_selector("body[data-page=work]")
+        self.painted()
+
+    def drop(self, file: Path) -> None:
+        """Drop a picture on the page."""
+        content = base64.b64encode(file.read_bytes()).decode()
+        transfer = self.page.evaluate_handle(
+            """([content, name]) => {
+                const transfer = new DataTransfer();
+                transfer.items.add(new File([Uint8Array.from(atob(content), (c) => c.charCodeAt(0))], name));
+                return transfer;
+            }""",
+            [content, file.name],
+        )
+        self.page.dispatch_event("#drop", "drop", {"dataTransfer": transfer})
         self.page.wait_for_selector("body[data-page=work]")
         self.painted()
 

@@ -151,6 +151,9 @@ $('preview-toggle').addEventListener('click', () => togglePreview());
 $('restore').addEventListener('click', startRun);
 addEventListener('unhandledrejection', (event) => toast(String(event.reason?.message ?? event.reason)));
 
+// An address with a new key, pasted into this tab: a browser takes that for a place on the same page.
+addEventListener('hashchange', () => { if (location.hash.includes('key=')) location.reload(); });
+
 // --- begin: the project in the address, else the first page -----------------------------------------------------------
 
 const wanted = new URLSearchParams(location.hash.slice(1)).get('project');
