@@ -47,6 +47,14 @@ uneven = pl.simulate(sharp, two, noise=2 / 255, boundary="reflect").picture.to_a
 restored = np.asarray(pl.restore(uneven, two))
 
 # %%
+# In a notebook
+# -------------
+# A result shows itself: before and after, how the run ended, its certificate, its curves. `result.like_input()` is the
+# restored picture as what was given: an array, a tensor, a DataArray of xarray, a CCDData of astropy.
+
+pl.restore(blurred, psf)
+
+# %%
 # A mistake is one line
 # ---------------------
 
