@@ -10,6 +10,7 @@ WRAPPED = {
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
     "benchmarks": "benchmarks/README.md",
+    "napari": "napari-plugin/README.md",
 }
 """Pages of the site that are files of the repository, which lie outside of docs/."""
 

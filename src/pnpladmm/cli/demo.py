@@ -36,4 +36,6 @@ def demo(
     console.print(f"written: {out}/before_after.png, {out}/report.html and the pictures beside them", markup=False)
     console.print("Next: look at the report, then restore a picture of your own:", markup=False)
     console.print("  pnpladmm restore photo.jpg --blur psf.png -o sharp.png --report", markup=False)
-    console.print("  docs/guide/ has a page for photographs, microscopy and astronomy", markup=False)
+    console.print(
+        "  the guide (docs/guide in the source) has a page for photographs, microscopy and astronomy", markup=False
+    )
