@@ -50,7 +50,9 @@ def curves(history: History) -> list[bytes]:
         figure = Figure(figsize=(4.2, 2.8), layout="constrained")
         axes = figure.add_subplot()
         for name, column in columns:
-            axes.plot(range(1, len(column) + 1), column[:, 0].numpy(), label=name)
+            axes.plot(
+                range(1, len(column) + 1), column[:, 0].numpy(), label=name, marker="." if len(column) < 20 else ""
+            )
         logarithmic = logarithmic and any(bool((column[:, 0] > 0).any()) for _, column in columns)
         axes.set(title=title, xlabel="iteration", yscale="log" if logarithmic else "linear")
         axes.grid(alpha=0.3)
