@@ -31,7 +31,7 @@ ALIKE = 0.3
 """Difference of the logarithm of widths from which an edge is something else: a soft shadow, a thin line."""
 PER_TERM = 8
 """Edges that a term of the field must have."""
-BETTER = 0.12
+BETTER = 0.25
 """Relative gain in the error of hidden edges that a more complicated field must bring."""
 LOOKED_AT = 5
 FAR = 1 / 3

@@ -14,6 +14,9 @@ BENCHMARKS = {
     "operators": "Time blur and adjoint against other tools.",
     "restoration": "Time whole restorations and measure their PSNR, against other tools.",
     "shares": "Measure how the time of a restoration is divided between its parts.",
+    "points": "PSFs from simulated stars against the truth and PSFEx.",
+    "sharp": "Kernels from a sharp reference, and restorations with them, against the true ones.",
+    "parameters": "Radius, length, angle and width found in blurred pictures.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
 }
 

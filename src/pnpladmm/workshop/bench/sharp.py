@@ -1,0 +1,91 @@
+"""Kernels from a sharp reference: the crops of the experiments (256x256, 1 to 5 regions with a kernel each), noise 2.
+
+Crops with one region have the first kernel of a crop for all of it. `kernels` is the relative l2 error of the PSF over
+the pixels of the crop, the median; `large regions` that of the best kernel for each region of more than 15 % of the
+crop. dB are those of a restoration with our blur less those with the true blur, inside a border of 17 pixels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import pnpladmm as pl
+from pnpladmm.blur.arrays import Array
+from pnpladmm.tensors import InputError
+from pnpladmm.workshop.bench.report import Options, Report, Row
+from pnpladmm.workshop.experiments.dataset import Sample, load_dataset
+
+NOISE = 2 / 255
+COUNT, ONE = 10, 4
+LARGE = 0.15
+SIDE = 65
+
+
+def run(options: Options) -> Report:
+    """Test crops with their own regions, and some with one kernel."""
+    samples = list(load_dataset("test", NOISE, count=2 if options.quick else COUNT, folder=options.data))
+    rows: list[Row] = []
+    for number, sample in enumerate(samples):
+        options.say(sample.name)
+        rows.append(_row(sample.name, len(sample.blur.kernels), sample, sample.blur, sample.observed))
+        if number < (1 if options.quick else ONE):
+            blur = pl.Blur(sample.blur.kernels[:1], torch.ones(1, *sample.blur.size))
+            noise = NOISE * torch.randn(sample.sharp.shape, generator=torch.Generator().manual_seed(number))
+            observed = blur.operator("circular").forward(sample.sharp) + noise
+            rows.append(_row(sample.name, 1, sample, blur, observed))
+    columns = {
+        "picture": lambda r: r["picture"],
+        "regions": lambda r: str(r["regions"]),
+        "found": lambda r: str(r.get("found", "")),
+        "kernels, %": lambda r: f"{100 * r['error']:.1f}" if "error" in r else "",
+        "large regions, %": lambda r: ", ".join(f"{100 * e:.1f}" for e in r.get("large", [])),
+        "stated, %": lambda r: f"{100 * r['stated']:.1f}" if "stated" in r else "",
+        "dB": lambda r: f"{r['difference']:+.2f}" if "difference" in r else r.get("refused", ""),
+    }
+    return Report("sharp", "Kernels from a sharp reference", columns, rows, {"noise": "2 of 255", "split": "test"})
+
+
+def _row(name: str, regions: int, sample: Sample, true: pl.Blur, observed: torch.Tensor) -> Row:
+    row: Row = {"picture": name, "regions": regions}
+    try:
+        blur = pl.estimate_blur(observed[0].numpy(), "sharp", sharp=sample.sharp[0].numpy(), axes="CHW")
+    except InputError as error:
+        return row | {"refused": str(error)}
+    errors, large = _errors(blur, true)
+    ours, best = (_psnr(sample, b, observed) for b in (blur, true))
+    return row | {
+        "found": len(blur.kernels),
+        "error": float(np.median(errors)),
+        "mean": float(errors.mean()),
+        "large": large,
+        "stated": blur.uncertainty,
+        "ours_db": ours,
+        "true_db": best,
+        "difference": ours - best,
+    }
+
+
+def _errors(blur: pl.Blur, true: pl.Blur) -> tuple[Array, list[float]]:
+    """The relative error of the PSF at each pixel, and of the best kernel for each large region."""
+    a, b = (_padded(one.kernels[:, 0].numpy()) for one in (blur, true))
+    u, v = (one.weights.double().numpy().reshape(len(one.weights), -1) for one in (blur, true))
+    power = np.einsum("pn,pq,qn->n", v, b @ b.T, v)
+    apart = np.einsum("pn,pq,qn->n", u, a @ a.T, u) - 2 * np.einsum("pn,pq,qn->n", u, a @ b.T, v) + power
+    large = [
+        float(np.sqrt(((a - kernel) ** 2).sum(1).min() / (kernel**2).sum()))
+        for kernel, share in zip(b, v.mean(1), strict=True)
+        if share > LARGE
+    ]
+    return np.sqrt(apart.clip(0) / power), large
+
+
+def _padded(kernels: Array) -> Array:
+    margins = [((SIDE - n) // 2,) * 2 for n in kernels.shape[1:]]
+    return np.pad(kernels, ((0, 0), *margins)).reshape(len(kernels), -1)
+
+
+def _psnr(sample: Sample, blur: pl.Blur, observed: torch.Tensor) -> float:
+    restored = pl.restore(observed[0], blur, noise=NOISE, boundary="circular", axes="CHW")
+    inside = (np.asarray(restored) - sample.sharp[0].numpy())[:, 17:-17, 17:-17]
+    return float(-10 * np.log10(np.square(inside).mean()))
