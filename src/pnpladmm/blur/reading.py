@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+import torch
 
 import pnpladmm.blur.readers  # noqa: F401  # registers the readers of this package
 from pnpladmm.blur.model import Blur
@@ -112,6 +113,10 @@ def fitting(name: str, blur: Blur, size: Size | None) -> Blur:
         raise InputError(
             f"{name}: the blur is for {height}x{width}, the picture is {size[0]}x{size[1]}: they must match"
         )
+    for what, values in (("kernels", blur.kernels), ("weights", blur.weights)):
+        # The extremes of numbers that are not finite are not finite; no mask as large as the weights is needed.
+        if not all(bool(torch.isfinite(extreme)) for extreme in torch.aminmax(values)):
+            raise InputError(f"{name}: its {what} are NaN or infinite, or too large for float32: replace them first")
     if kh > height or kw > width:
         raise InputError(
             f"{name}: kernels are {kh}x{kw}, the picture {height}x{width}: a kernel must fit into the picture"

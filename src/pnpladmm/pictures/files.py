@@ -6,7 +6,6 @@ Every failure is an `InputError` of one line that names the file.
 from __future__ import annotations
 
 import os
-import struct
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,10 +174,11 @@ def _write(path: Path, name: str, form: Format, raw: Raw, clipped: int, notes: l
     with replacing(path) as place:
         try:
             more, more_clipped = form.write(place, raw, path.name)
-        except (ValueError, OverflowError, struct.error) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{name} cannot be written ({one_line(str(error))})") from error
+        except (InputError, OSError):
+            raise
+        except Exception as error:  # whatever an encoder raises for metadata of a damaged file
+            what = one_line(f"{type(error).__name__}: {error}")[:120]
+            raise InputError(f"{name} cannot be written ({what}): write another format") from error
     return Written(path, form.name, raw.samples.dtype.name, clipped + more_clipped, (*notes, *more))
 
 

@@ -26,7 +26,7 @@ from pnpladmm.files import optional
 from pnpladmm.gate import Field, check_size, take
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.fits_quality import planes_beside, variance_and_dead
-from pnpladmm.pictures.fits_structure import GZIP, SIGNATURE, checked_content, opened
+from pnpladmm.pictures.fits_structure import GZIP, SIGNATURE, checked_content, damaged, opened, structure
 from pnpladmm.pictures.metadata import Metadata
 from pnpladmm.pictures.pixel_scale import on_the_sky
 from pnpladmm.pictures.raw import Format, Raw
@@ -43,6 +43,8 @@ SCALING = {
     "BZERO": Field(float, -1e30, 1e30, default=0.0),
     "BLANK": Field(int, -(2**63), 2**63 - 1, default=None),
 }
+FINEST_STEPS = 2.0**50
+"""A float64 holds a number with steps of this share of it."""
 OFFSETS: dict[tuple[int, float], str] = {(8, -128): "int8", (16, 32768): "uint16", (32, 2147483648): "uint32"}
 
 
@@ -116,7 +118,7 @@ def read(path: Path, name: str, max_bytes: int, extension: Extension | None = No
         metadata=Metadata(
             transfer="light", pixel_scale=on_the_sky(header), electrons_per_count=_gain(header), native=frame
         ),
-        notes=(*notes, *said),
+        notes=(*damaged(content, name), *notes, *said),
     )
 
 
@@ -142,6 +144,7 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
         _tell([hdu], 0, raw.metadata.history)
         hdu.writeto(buffer)
     content = buffer.getvalue()
+    structure(content, name)  # a header that bends the standard may have misled astropy
     path.write_bytes(gzip.compress(content, mtime=0) if name.lower().endswith(".gz") else content)
     return notes, 0
 
@@ -183,6 +186,8 @@ def _frame(content: bytes, index: int, header: Any, name: str) -> Frame:
     said = {key: take(name, header, key, field) for key, field in SCALING.items()}
     if said["BSCALE"] == 0:
         raise InputError(f"{name}: BSCALE is 0: correct its header")
+    if abs(said["BZERO"]) > FINEST_STEPS * abs(said["BSCALE"]):
+        raise InputError(f"{name}: BZERO is {said['BZERO']:g} for steps of {said['BSCALE']:g}: no number holds both")
     return Frame(content, index, header["BITPIX"], said["BSCALE"], said["BZERO"], said["BLANK"])
 
 

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pnpladmm.files import optional
 from pnpladmm.gate import Field, max_bytes, shown, take
 from pnpladmm.pictures.checks import read_bytes
+from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.sandbox import try_apart
 from pnpladmm.tensors import InputError
 
@@ -38,11 +41,19 @@ AXIS = Field(int, 0, 10**12)
 
 @dataclass(frozen=True)
 class Hdu:
-    """Where the data of an HDU lie, in bytes, and whether they are a picture packed in tiles."""
+    """Where an HDU and its data lie, in bytes, whether it is a picture packed in tiles, and its own sums."""
 
+    at: int
     data_at: int
     size: int
     is_packed: bool
+    checksum: str
+    datasum: str
+
+    @property
+    def end(self) -> int:
+        """Where the next one begins."""
+        return self.data_at + -(-self.size // BLOCK) * BLOCK
 
 
 def checked_content(path: Path, name: str, limit: int | None = None) -> bytes:
@@ -70,7 +81,7 @@ def opened(content: bytes, name: str, **options: Any) -> Iterator[Any]:
 
 
 def structure(content: bytes, name: str) -> list[Hdu]:
-    """The HDUs of a file. What follows the last one, and data that are cut off, are left to whoever needs them."""
+    """The HDUs of a file, all of them whole. What follows the last one does not count."""
     found: list[Hdu] = []
     at = 0
     while at + CARD <= len(content) and content.startswith((SIGNATURE, b"XTENSION="), at):
@@ -83,9 +94,39 @@ def structure(content: bytes, name: str) -> list[Hdu]:
         groups = cards.get("GROUPS", "F").startswith("T") and axes[:1] == [0]
         count = math.prod(axes[1:] if groups else axes) if axes else 0
         size = abs(values["BITPIX"]) // 8 * values["GCOUNT"] * (values["PCOUNT"] + count)
-        found.append(Hdu(data_at, size, cards.get("ZIMAGE", "F").startswith("T")))
-        at = data_at + -(-size // BLOCK) * BLOCK
+        sums = (cards.get(key, "").strip("' ") for key in ("CHECKSUM", "DATASUM"))
+        if data_at + size > len(content):
+            raise InputError(
+                f"{name} is cut off: HDU {len(found)} needs {data_at + size} bytes, the file has {len(content)}: "
+                "get the file again"
+            )
+        found.append(Hdu(at, data_at, size, cards.get("ZIMAGE", "F").startswith("T"), *sums))
+        at = found[-1].end
     return found
+
+
+def damaged(content: bytes, name: str) -> tuple[str, ...]:
+    """A note where the sums that the file states of itself are not those of its bytes."""
+    wrong = []
+    for number, hdu in enumerate(structure(content, name)):
+        data = _sum(content, hdu.data_at, hdu.end)
+        if hdu.datasum.isdigit() and len(hdu.datasum) <= 10 and int(hdu.datasum) != data:
+            wrong.append(f"the data of HDU {number}")
+        # The text of CHECKSUM is chosen so that the whole sums to all ones, which is 0.
+        elif hdu.checksum.strip("0") and _sum(content, hdu.at, hdu.end) not in (0, 0xFFFFFFFF):
+            wrong.append(f"HDU {number}")
+    if not wrong:
+        return ()
+    return (f"it {DAMAGE}: the checksum of {', '.join(wrong[:4])} is not the one that the file states",)
+
+
+def _sum(content: bytes, start: int, stop: int) -> int:
+    """The sum of big-endian words of 32 bits with the carry added again, as FITS has it."""
+    part = content[start:stop]
+    total = int(np.frombuffer(part[: len(part) // 4 * 4], ">u4").sum(dtype=np.uint64))
+    while total >> 32:
+        total = (total & 0xFFFFFFFF) + (total >> 32)
+    return total
 
 
 def _cards(content: bytes, at: int, name: str) -> tuple[dict[str, str], int]:
@@ -97,6 +138,8 @@ def _cards(content: bytes, at: int, name: str) -> tuple[dict[str, str], int]:
             break
         key = card[:8].rstrip().decode("latin1")
         if key == "END":
+            if card.rstrip(b" \0") != b"END":
+                raise InputError(f"{name} is a damaged FITS file: the card END holds more: get the file again")
             return cards, at + -(-CARD * (number + 1) // BLOCK) * BLOCK
         if card[8:9] == b"=":
             cards.setdefault(key, card[9:].partition(b"/")[0].strip().decode("latin1"))

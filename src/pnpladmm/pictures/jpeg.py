@@ -12,6 +12,7 @@ import numpy as np
 from pnpladmm.gate import check_size
 from pnpladmm.pictures import exif
 from pnpladmm.pictures.checks import read_bytes
+from pnpladmm.pictures.jpeg_damage import check_jpeg
 from pnpladmm.pictures.metadata import Resolution
 from pnpladmm.pictures.raw import Format, Raw
 from pnpladmm.tensors import InputError, one_line
@@ -35,9 +36,10 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
 
     from pnpladmm.pictures.pil import raw_of
 
+    data = read_bytes(path, name, max_bytes)
     try:
         # Not Image.open, which has a limit of its own and hides why a file is refused.
-        image = JpegImageFile(io.BytesIO(read_bytes(path, name, max_bytes)))
+        image = JpegImageFile(io.BytesIO(data))
         check_size(name, (image.height, image.width, len(image.getbands())), 1, max_bytes)
         image.load()
     except (OSError, SyntaxError) as error:
@@ -48,11 +50,12 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
             f"{name} is a JPEG that Pillow does not read ({one_line(str(error))}): "
             "get the file again, or convert it to TIFF"
         ) from None
+    remarks = check_jpeg(data, name)
     raw = raw_of(image, name)
     kept, dropped = _segments(image.applist)
     notes = (f"its JPEG segments {', '.join(sorted(dropped))} are left out",) if dropped else ()
     native = Segments(kept) if kept else None
-    return replace(raw, metadata=replace(raw.metadata, native=native), notes=(*raw.notes, *notes))
+    return replace(raw, metadata=replace(raw.metadata, native=native), notes=(*raw.notes, *remarks, *notes))
 
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:

@@ -9,6 +9,9 @@ from pathlib import Path
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.metadata import NO_METADATA, Metadata
 
+DAMAGE = "may be damaged"
+"""Notes with these words are warnings."""
+
 
 @dataclass(frozen=True, eq=False)
 class Raw:

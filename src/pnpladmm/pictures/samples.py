@@ -54,7 +54,8 @@ def natural_scale(samples: Array) -> float:
     if largest == 0 or DARKEST_NOMINAL <= largest <= BRIGHTEST_NOMINAL:
         return 1.0
     mantissa, exponent = math.frexp(largest)  # largest = mantissa * 2**exponent, 1/2 <= mantissa < 1
-    return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)
+    widest = 1023 if pixel_dtype(samples.dtype.name) is torch.float64 else 127  # the largest power of two of the type
+    return math.ldexp(1.0, min(exponent - 1 if mantissa == 0.5 else exponent, widest))
 
 
 def to_pixels(samples: Array, scale: float) -> Tensor:

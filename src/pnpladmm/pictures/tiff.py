@@ -18,6 +18,7 @@ import numpy as np
 from pnpladmm.gate import check_size
 from pnpladmm.pictures import exif, tiff_write
 from pnpladmm.pictures.arrays import Array
+from pnpladmm.pictures.jpeg_damage import check_jpeg, whole_jpeg
 from pnpladmm.pictures.metadata import Metadata, Resolution
 from pnpladmm.pictures.pixel_scale import PixelScale
 from pnpladmm.pictures.raw import Format, Raw
@@ -80,6 +81,8 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
         notes = []
         if len(tif.series) > 1 or series.is_pyramidal or page.subifds:
             notes.append("its smaller copies (pyramid, thumbnails) are left out")
+        if page.compression in JPEG_CODINGS:
+            notes += _jpeg_remarks(tif, series, name)
         values = series.asarray()
         pages = [frame.aspage() for frame in series._pages if frame is not None]
         layout = _layout(tif, series, pages, notes)
@@ -107,6 +110,21 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
     return Raw(samples, alpha, scale=scale, colour=colour, metadata=metadata, notes=(*notes, *more))
 
 
+def _jpeg_remarks(tif: TiffFile, series: TiffPageSeries, name: str) -> list[str]:
+    """Refuse damaged JPEG strips and tiles; what the decoder remarks of the others."""
+    found: dict[str, None] = {}
+    for frame in series._pages:
+        if frame is None:
+            continue
+        tables = frame.aspage().jpegtables
+        for offset, length in zip(frame.dataoffsets, frame.databytecounts, strict=True):
+            if length:
+                tif.filehandle.seek(offset)
+                segment = whole_jpeg(tif.filehandle.read(length), tables)
+                found |= dict.fromkeys(check_jpeg(segment, name))
+    return list(found)
+
+
 def _layout(tif: TiffFile, series: TiffPageSeries, pages: list[TiffPage], notes: list[str]) -> Layout:
     """How the planes lie in the file; notes what is not kept of its tags."""
     page = series.keyframe
@@ -119,6 +137,9 @@ def _layout(tif: TiffFile, series: TiffPageSeries, pages: list[TiffPage], notes:
     }
     if len(page.shape) > 2:
         extra = tuple(int(kind) for kind in page.extrasamples)
+        # A damaged file may name too few; the writer would take channels for pages.
+        unnamed = int(page.samplesperpixel) - {RGB: 3, YCBCR: 3, CMYK: 4}.get(int(page.photometric), 1) - len(extra)
+        extra = (0,) * unnamed + extra
         options |= {"planarconfig": int(page.planarconfig or 1), "extrasamples": extra}
     compression = int(page.compression)
     if compression not in LOSSLESS:
@@ -222,7 +243,7 @@ def _coloured(indices: Array, table: Array, layout: Layout) -> tuple[Array, Layo
     if (table == 257 * (table >> 8)).all() or not (table & 255).any():
         table = (table >> 8).astype(np.uint8)
     layout = replace(
-        layout,
+        layout.reshaped(),
         axes=layout.axes + "S",
         shape=(*layout.shape, 3),
         page_axes=layout.page_axes + "S",

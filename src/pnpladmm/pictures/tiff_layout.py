@@ -74,19 +74,21 @@ class Layout:
 
     def turned(self) -> Layout:
         """The layout of the picture turned by 90 degrees."""
-        # tifffile's own description states the shape, and would be wrong now.
+        return replace(
+            self.reshaped(),
+            shape=_exchanged(self.shape, self.axes),
+            page_shape=_exchanged(self.page_shape, self.page_axes),
+            options=self.options | {"tile": None},
+            resolution=self.resolution.turned() if self.resolution else None,
+        )
+
+    def reshaped(self) -> Layout:
+        """The layout without tifffile's own description, which states a shape that is no longer that of the pages."""
         pages = tuple(
             {tag: entry for tag, entry in page.items() if tag != DESCRIPTION or not entry[3].startswith(b'{"shape"')}
             for page in self.pages
         )
-        return replace(
-            self,
-            shape=_exchanged(self.shape, self.axes),
-            page_shape=_exchanged(self.page_shape, self.page_axes),
-            pages=pages,
-            options=self.options | {"tile": None},
-            resolution=self.resolution.turned() if self.resolution else None,
-        )
+        return replace(self, pages=pages)
 
     def _transposition(self) -> tuple[list[int], int]:
         """The axes in the order (pages..., C, S, Y, X), and how many pages there are."""

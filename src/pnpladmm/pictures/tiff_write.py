@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,28 +37,47 @@ PLACEHOLDER = exif.CAMERA - 1
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     """Write the samples in the layout they came from; others in a plain one (`.ome.tif`: with OME-XML)."""
-    from tifffile import TiffWriter
-
     layout, block = raw.metadata.native, raw.metadata.exif
+    ome = name.lower().endswith((".ome.tif", ".ome.tiff"))
     if not isinstance(layout, Layout):
-        _write_plain(path, raw, ome=name.lower().endswith((".ome.tif", ".ome.tiff")))
+        _write_plain(path, raw, ome)
         return exif.lost_in_tiff(block), 0
     planes = layout.planes(raw)
-    first, *others = (layout.pages[i] for i in np.argsort(layout.plane_order))
-    first = first | _exif_tags(block, layout.file_options["bigtiff"], texts=False)
-    later = others[0] if others else {}
-    with raising(name), TiffWriter(path, **layout.file_options) as file:
-        if all(page == later for page in others) and all(first.get(tag) == entry for tag, entry in later.items()):
-            # One call for all planes: uncompressed planes lie side by side, which ImageJ counts on in large files.
-            _write_planes(file, planes, layout, [(*entry, tag not in later) for tag, entry in first.items()])
-        else:
-            for plane, tags in zip(planes, (first, *others), strict=True):
-                _write_planes(file, plane[None], layout, [(*entry, False) for entry in tags.values()])
-    _append_camera(path, block)
     notes = exif.lost_in_tiff(block)
+    if not _written_as_it_was(path, planes, layout, block):
+        _write_plain(path, replace(raw, metadata=replace(raw.metadata, native=None)), ome)
+        return [*notes, "its layout is odd: it is written in a plain one, without the tags of its own"], 0
+    _append_camera(path, block)
     if layout.compression not in LOSSLESS:
         notes.append(f"its TIFF compression {layout.compression} is written as Deflate, without loss")
     return notes, 0
+
+
+def _written_as_it_was(path: Path, planes: Array, layout: Layout, block: bytes | None) -> bool:
+    """Write planes in their own layout; False where a reader would see others."""
+    from tifffile import TiffFile, TiffWriter
+
+    first, *others = (layout.pages[i] for i in np.argsort(layout.plane_order))
+    first = first | _exif_tags(block, layout.file_options["bigtiff"], texts=False)
+    later = others[0] if others else {}
+    try:
+        with raising(path.name), TiffWriter(path, **layout.file_options) as file:
+            if all(page == later for page in others) and all(first.get(tag) == entry for tag, entry in later.items()):
+                # One call for all planes: uncompressed planes lie side by side, which ImageJ counts on in large files.
+                _write_planes(file, planes, layout, [(*entry, tag not in later) for tag, entry in first.items()])
+            else:
+                for plane, tags in zip(planes, (first, *others), strict=True):
+                    _write_planes(file, plane[None], layout, [(*entry, False) for entry in tags.values()])
+        with raising(path.name), TiffFile(path) as tif:
+            series = tif.series
+            return (
+                len(series) == 1
+                and tuple(series[0].keyframe.shape) == layout.page_shape
+                and series[0].dtype == planes.dtype
+                and series[0].size == planes.size
+            )
+    except Exception:  # the tags of a damaged file
+        return False
 
 
 def _write_planes(file: TiffWriter, planes: Array, layout: Layout, tags: list[Any]) -> None:

@@ -13,6 +13,7 @@ from pnpladmm.blur import Blur
 from pnpladmm.denoisers import Denoiser, load_denoiser
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
+from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
@@ -74,6 +75,8 @@ def run(
     wide = too_wide(given.picture, blur)
     known = blur.notes if isinstance(blur, Blur) else ()
     notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
+    damage = [note for note in notes if DAMAGE in note]
+    notes = [note for note in notes if note not in damage]
     hint = given.picture.metadata.electrons_per_count
     if hint is not None and options.takes_errors_of_file and given.picture.quality is None:
         notes.append(
@@ -87,7 +90,12 @@ def run(
         checks=checks,
         warnings=tuple(
             dict.fromkeys(
-                (*failed, *([wide] if wide else []), *(problem for check in checks for problem in check.problems))
+                (
+                    *damage,
+                    *failed,
+                    *([wide] if wide else []),
+                    *(problem for check in checks for problem in check.problems),
+                )
             )
         ),
         notes=tuple(dict.fromkeys(notes)),
