@@ -8,8 +8,12 @@ import torch
 
 import pnpladmm as pl
 from pnpladmm.blur.arrays import Array
+from pnpladmm.estimate import blind
 from pnpladmm.estimate.blind_canvas import canvas_of, derivatives, divergence
+from pnpladmm.estimate.blind_field import aligned, changes, joined, windows_of
 from pnpladmm.estimate.blind_kernel import centred, cleaned, fit_kernel
+from pnpladmm.estimate.blind_scales import Step
+from pnpladmm.estimate.blind_window import Found
 from pnpladmm.estimate.psf_field import relative_l2
 
 SIZE = 144
@@ -122,3 +126,78 @@ def test_a_sharp_picture_has_a_point_as_kernel_and_it_says_so() -> None:
     blur = pl.estimate_blur(shaken(shapes(), np.ones((1, 1))), "blind", side=11)
     assert blur.estimate is not None
     assert any("a point" in warning for warning in blur.estimate.warnings)
+
+
+def test_windows_cover_the_picture_and_lie_half_a_window_apart() -> None:
+    assert windows_of((383, 900)) is None
+    windows = windows_of((400, 700))
+    assert windows is not None
+    assert len(windows.places) == 2 * 4
+    boxes = [windows.box(i, (400, 700)) for i in range(8)]
+    assert {(b[0].stop - b[0].start, b[1].stop - b[1].start) for b in boxes} == {(256, 256)}
+    assert (boxes[0][0].start, boxes[0][1].start) == (0, 0)
+    assert (boxes[-1][0].stop, boxes[-1][1].stop) == (400, 700)
+
+
+def test_kernels_of_windows_are_moved_to_one_place_and_doubtful_ones_replaced() -> None:
+    windows = windows_of((520, 520))
+    assert windows is not None
+    base = np.pad(hook(), 5)
+    moves = np.random.default_rng(2).integers(-3, 4, (9, 2))
+    kernels = np.stack([np.roll(base, move, (0, 1)) for move in moves])
+    trust = np.full(9, 0.9)
+    placed = aligned(kernels, trust, windows.nearness())
+    assert all(np.array_equal(k, placed[0]) for k in placed)
+    placed[4] = np.rot90(placed[4])
+    trust[4] = 0.1
+    field = joined(placed, trust, windows.nearness())
+    np.testing.assert_allclose(field[4], placed[0], rtol=1e-12, atol=1e-15)
+    assert relative_l2(field[:1], placed[:1])[0] < 0.02
+
+
+def test_a_field_is_taken_where_windows_differ_by_more_than_their_errors() -> None:
+    windows = windows_of((520, 520))
+    assert windows is not None
+    rng = np.random.default_rng(3)
+    base = np.pad(hook(), 5)
+    alike = np.stack([base + 0.005 * rng.standard_normal(base.shape) for _ in range(9)])
+    differences = np.array([relative_l2(*(base[None] + 0.005 * rng.standard_normal((2, 1, *base.shape))))[0]] * 9)
+    assert not changes(alike, differences, windows.nearness())[1]
+    turned = np.stack([np.rot90(base, i) for i in range(9)])
+    assert changes(turned, differences, windows.nearness())[1]
+
+
+def test_a_field_of_kernels_and_the_place_without_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = {0: hook(), 1: np.rot90(hook())}
+
+    def found(name: str, picture: Array, counts: Array, sides: tuple[int, ...], tell: object) -> Found:
+        if picture[:256].std() == 0:
+            raise pl.InputError("flat")
+        kernel = kernels[int(picture.max() > 0.6)]
+        return Found([Step(1.0, torch.from_numpy(kernel.copy()).float())], 0.05)
+
+    monkeypatch.setattr(blind, "find_kernel", found)
+    rng = np.random.default_rng(0)
+    picture = 0.5 * rng.random((400, 700))
+    picture[:, 450:] += 0.4
+    picture[144:, :256] = 0.5
+    blur = pl.estimate_blur(picture, "blind")
+    assert blur.estimate is not None
+    assert "this picture does not show enough edges in the lower left; blur taken from its neighbours" in (
+        blur.estimate.warnings
+    )
+    assert best_error(blur.psf_at(60, 60)[0].numpy(), hook()) < 0.3
+    assert best_error(blur.psf_at(300, 640)[0].numpy(), np.rot90(hook())) < 0.3
+
+
+def test_scores_allow_a_shift() -> None:
+    from scipy.ndimage import gaussian_filter, shift
+
+    from pnpladmm.workshop.bench.shaken import best_shift_psnr
+
+    truth = gaussian_filter(shapes(), 2)
+    moved = shift(truth, (3.25, -2.5), order=3, mode="nearest")
+    assert best_shift_psnr(moved, truth, 12) > 60
+    assert best_shift_psnr(moved[:, ::-1], truth, 12) < 25
+    noisy = moved + 0.01 * np.random.default_rng(0).standard_normal(truth.shape)
+    assert 39.5 < best_shift_psnr(noisy, truth, 12) < 42

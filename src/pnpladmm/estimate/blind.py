@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pnpladmm.blur import Blur, Estimate
 from pnpladmm.blur.arrays import Array
-from pnpladmm.estimate.blind_canvas import Canvas, canvas_of
-from pnpladmm.estimate.blind_edges import sharp_edges
-from pnpladmm.estimate.blind_kernel import fit_kernel
-from pnpladmm.estimate.blind_scales import FEWEST_EDGES, RIDGE, Step, coarse_to_fine
+from pnpladmm.estimate.blind_field import TRUSTED, Windows, aligned, changes, joined, windows_of
+from pnpladmm.estimate.blind_scales import Step
+from pnpladmm.estimate.blind_window import DOUBTFUL, Found, find_kernel
 from pnpladmm.estimate.drawings import tiles
-from pnpladmm.estimate.psf_field import relative_l2, uniform_blur
+from pnpladmm.estimate.psf_field import blur_of_grid, uniform_blur
 from pnpladmm.estimate.scene import Scene, check_side
 from pnpladmm.estimate.way import WAYS, Tell, Way
-from pnpladmm.restoration.noise import estimate_noise
+from pnpladmm.estimate.words import listed, where
 from pnpladmm.tensors import InputError
 
 SIDES = (31, 47, 71)
 """Sides of the kernel that are tried, until it does not fill the last one."""
 SHARE = 3
 """The kernel may be at most this part of the shorter side."""
-CONTRAST = 0.2
-"""Standard deviation that pictures are brought to: that of a usual photograph, which the weights are made for."""
-NOTHING = 1.5
-"""Standard deviation of the derivatives, over that of noise alone, below which a picture shows no edges."""
-BLOCK = 4
-"""Fields along each side of the chessboard that splits the picture in two halves."""
+LARGEST = 512
+"""Pixels: one kernel is found in a part of the picture of at most this side, that with the most edges."""
 POINT = 0.8
 """Of the light within a pixel of the centre: the kernel is a point."""
-DOUBTFUL = 0.4
-"""Relative difference of the kernels of two halves of a picture above which the estimate is reported as doubtful."""
+COMMON = 0.3
+"""The relative error that blind kernels of simulated shake have where both halves agree (see the notes)."""
+FIELDS = ("auto", "one", "grid")
 
 
 @WAYS.register("blind")
@@ -48,106 +43,177 @@ class Blind(Way):
     ----------
     side : int, optional
         Side of the kernel, odd; found if not given.
+    field : {"auto", "one", "grid"}
+        One kernel, or one for each of many overlapping windows, joined to a smooth field; `auto` takes one where the
+        windows differ by no more than their errors.
 
     Examples
     --------
-    >>> Blind(side=31).side
-    31
+    >>> Blind(side=31).field
+    'auto'
     """
 
     side: int | None = None
+    field: str = "auto"
 
     switch: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         check_side("side", self.side, least=5)
+        if self.field not in FIELDS:
+            raise InputError(f"field = {self.field!r}: choose one of {', '.join(FIELDS)}")
 
     def estimate(self, scene: Scene, tell: Tell) -> Blur:
-        """One kernel for the whole picture."""
+        """One kernel for the whole picture, or a field."""
+        windows = windows_of(scene.size) if self.field != "one" else None
+        if windows is None and self.field == "grid":
+            raise InputError(f"field = grid: {scene.size[0]}x{scene.size[1]} pixels are too few for several windows")
+        one = _one(scene, self._sides(scene), tell, 0.3 if windows else 1.0)
+        if windows is None:
+            return _uniform(scene, one, ())
+        field = _field(scene, windows, one, tell)
+        median, significant = changes(field.kernels, field.differences, windows.nearness())
+        words = f"kernels of {len(field.kernels)} windows differ by {100 * median:.0f} % (median)"
+        if self.field == "auto" and not significant:
+            return _uniform(scene, one, (f"{words}, not more than their errors: one kernel was taken",))
+        return _varying(scene, windows, field, one, words)
+
+    def _sides(self, scene: Scene) -> tuple[int, ...]:
         most = (min(scene.size) // SHARE - 1) // 2 * 2 + 1
-        if self.side is not None and self.side > most:
+        if self.side is None:
+            return tuple(dict.fromkeys(min(side, most) for side in SIDES))
+        if self.side > most:
             raise InputError(f"side = {self.side}: at most {most} in a picture of {min(scene.size)} pixels")
-        picture, counts = prepared(scene)
-        sides = (self.side,) if self.side is not None else tuple(dict.fromkeys(min(s, most) for s in SIDES))
-        for side in sides:
-            steps = coarse_to_fine(picture, counts, side, partial(_tell_scale, tell, side))
-            if not _fills(steps[-1].kernel):
-                break
-        tell("two halves", 0.95)
-        kernel = steps[-1].kernel
-        canvas = canvas_of(torch.from_numpy(picture), torch.from_numpy(counts), side)
-        return _blur(scene, steps, _difference_of_halves(canvas, kernel))
+        return (self.side,)
 
 
-def prepared(scene: Scene) -> tuple[Array, Array]:
-    """The grey picture of usual contrast, and which of its pixels count; refused where it shows no edges."""
+@dataclass(frozen=True, eq=False)
+class Field:
+    """The kernels of the windows (N, k, k), aligned, with confidences and differences of halves (N,)."""
+
+    kernels: Array
+    confidence: Array
+    differences: Array
+
+
+def _one(scene: Scene, sides: tuple[int, ...], tell: Tell, share: float) -> Found:
+    """One kernel, from the part of the picture that has the most edges."""
+    rows, columns = _best_part(scene)
     counts = scene.valid & ~scene.saturated
-    if counts.mean() < 0.3:
-        raise InputError(f"{scene.name}: only {counts.mean():.0%} of the pixels have data below saturation")
-    grey = np.where(counts, scene.grey, np.median(scene.grey[counts]))
-    contrast = float(grey[counts].std())
-    slopes = np.diff(grey, axis=1)[counts[:, 1:] & counts[:, :-1]]
-    if contrast < 1e-6 or not slopes.any():
-        raise InputError(f"{scene.name} is flat: it shows no edges to find a blur from")
-    try:
-        noise = float(estimate_noise(torch.from_numpy(grey)[None, None], torch.from_numpy(counts)[None, None])[0])
-    except InputError:  # without any noise
-        noise = 0.0
-    if slopes.std() < NOTHING * np.sqrt(2) * noise:
-        raise InputError(f"{scene.name} shows no edges above its noise: there is nothing to find a blur from")
-    return ((grey - grey[counts].mean()) * CONTRAST / contrast).astype(np.float32), counts
+    report = partial(_tell_share, tell, "kernel", 0, share)
+    return find_kernel(scene.name, scene.grey[rows, columns], counts[rows, columns], sides, report)
 
 
-def _tell_scale(tell: Tell, side: int, share: float) -> None:
-    tell(f"kernel of {side} pixels", 0.9 * share)
+def _tell_share(tell: Tell, what: str, start: float, length: float, share: float) -> None:
+    tell(what, start + length * share)
 
 
-def _fills(kernel: Tensor) -> bool:
-    """Does the kernel reach the border of its square?"""
-    rim = kernel.clone()
-    rim[2:-2, 2:-2] = 0
-    return bool(rim.sum() > 0)
+def _best_part(scene: Scene) -> tuple[slice, slice]:
+    """Rows and columns of the part of at most `LARGEST` pixels with the largest derivatives."""
+    if max(scene.size) <= LARGEST:
+        return slice(None), slice(None)
+    gy, gx = np.gradient(scene.grey)
+    slope = np.hypot(gx, gy)
+    strong = np.where(scene.valid & ~scene.saturated, np.minimum(slope, np.percentile(slope, 99)), 0)
+    total = np.pad(strong.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    high, wide = (min(LARGEST, n) for n in scene.size)
+    sums = total[high:, wide:] - total[:-high, wide:] - total[high:, :-wide] + total[:-high, :-wide]
+    row, column = np.unravel_index(int(sums.argmax()), sums.shape)
+    return slice(int(row), int(row) + high), slice(int(column), int(column) + wide)
 
 
-def _difference_of_halves(canvas: Canvas, kernel: Tensor) -> float:
-    """The relative difference of the kernels of the two halves of a chessboard over the picture."""
-    height, width = canvas.size
-    rows, columns = torch.arange(height) * BLOCK // height, torch.arange(width) * BLOCK // width
-    white = ((rows[:, None] + columns[None, :]) % 2).float()
-    edges = sharp_edges(canvas, kernel, FEWEST_EDGES)
-    first, second = (
-        fit_kernel(replace(canvas, fitted=canvas.fitted * half), edges, kernel, RIDGE / 2).double().numpy()
-        for half in (white, 1 - white)
-    )
-    return float(relative_l2(first[None], second[None])[0])
+def _field(scene: Scene, windows: Windows, one: Found, tell: Tell) -> Field:
+    """The kernels of all windows; where a window shows nothing, that of the whole picture with confidence 0."""
+    counts, side = scene.valid & ~scene.saturated, one.kernel.shape[0]
+    kernels, confidence, differences = [], [], []
+    whole, total = one.kernel.double().numpy(), len(windows.places)
+    whole_is_point = _share_in_the_middle(whole) > POINT
+    for number in range(total):
+        box = windows.box(number, scene.size)
+        report = partial(_tell_share, tell, f"window {number + 1} of {total}", 0.3 + 0.7 * number / total, 0.7 / total)
+        try:
+            found = find_kernel(scene.name, scene.grey[box], counts[box], (side,), report)
+        except InputError:
+            kernels.append(whole)
+            confidence.append(0.0)
+            differences.append(1.0)
+            continue
+        kernels.append(found.kernel.double().numpy())
+        # Where a window shows nothing, no blur explains it as well as any.
+        empty = _share_in_the_middle(kernels[-1]) > POINT and not whole_is_point
+        confidence.append(0.0 if empty else found.confidence)
+        differences.append(found.difference)
+    trust = np.array(confidence)
+    return Field(aligned(np.stack(kernels), trust, windows.nearness()), trust, np.array(differences))
 
 
-def _blur(scene: Scene, steps: list[Step], difference: float) -> Blur:
-    kernel = steps[-1].kernel.double()
-    side = kernel.shape[0]
-    inner = float(kernel[side // 2 - 1 : side // 2 + 2, side // 2 - 1 : side // 2 + 2].sum())
-    warnings = []
-    if inner > POINT:
-        warnings.append("the kernel is a point: the picture is sharp, or nothing in it shows how it was blurred")
-    if difference > DOUBTFUL:
+def _share_in_the_middle(kernel: Array) -> float:
+    """The most light that any 3x3 pixels of the kernel hold."""
+    from scipy.ndimage import uniform_filter
+
+    return float(9 * uniform_filter(kernel, 3, mode="constant").max())
+
+
+def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
+    kernel = one.kernel.double().numpy()
+    warnings = _warnings(one, kernel)
+    if one.difference > DOUBTFUL:
         warnings.append(
-            f"two halves of the picture give kernels that differ by {100 * difference:.0f} %: "
+            f"two halves of the picture give kernels that differ by {100 * one.difference:.0f} %: "
             "it shows few edges, or its blur changes from place to place"
         )
-    if _fills(steps[-1].kernel):
-        warnings.append(f"the kernel fills its {side} pixels: give a larger side")
-    centre = np.array([[(scene.size[1] - 1) / 2, (scene.size[0] - 1) / 2]])
+    height, width = scene.size
     estimate = Estimate(
         "blind",
-        agreement=difference,
-        places=centre,
-        confidence=np.array([1 / (1 + (difference / DOUBTFUL) ** 2)]),
+        agreement=one.difference,
+        places=np.array([[(width - 1) / 2, (height - 1) / 2]]),
+        confidence=np.array([one.confidence]),
         warnings=tuple(warnings),
-        figures={"The kernel from coarse to fine": _drawn(steps)},
+        figures={"The kernel from coarse to fine": _drawn(one.steps)},
     )
-    blur = uniform_blur(kernel.numpy(), scene.size, "the picture alone")
-    note = f"kernel of {side}x{side} pixels, found in {len(steps)} scales"
-    return blur.noted(note, uncertainty=difference / 2, estimate=estimate)
+    blur = uniform_blur(kernel, scene.size, "the picture alone, one kernel")
+    return blur.noted(_note(one), *notes, uncertainty=_uncertainty(one.difference), estimate=estimate)
+
+
+def _varying(scene: Scene, windows: Windows, field: Field, one: Found, words: str) -> Blur:
+    nearness = windows.nearness()
+    kernels = joined(field.kernels, field.confidence, nearness)
+    warnings = _warnings(one, kernels.mean(0))
+    weak = [where(x, y, scene.size) for x, y in windows.places[field.confidence < TRUSTED]]
+    if weak:
+        warnings.append(
+            f"this picture does not show enough edges in the {listed(weak)}; blur taken from its neighbours"
+        )
+    blur = blur_of_grid(kernels, windows.x, windows.y, scene.size, f"the picture alone, {len(kernels)} windows")
+    estimate = Estimate(
+        "blind",
+        agreement=float(np.median(field.differences)),
+        places=windows.places,
+        confidence=field.confidence,
+        warnings=tuple(warnings),
+        figures={"The kernel of the whole picture from coarse to fine": _drawn(one.steps)},
+    )
+    error = _uncertainty(float(np.median(field.differences)))
+    return blur.noted(_note(one), words, uncertainty=error, estimate=estimate)
+
+
+def _uncertainty(difference: float) -> float:
+    """The expected relative error: that of the two halves, and what both have in common."""
+    return float(np.hypot(difference / 2, COMMON))
+
+
+def _warnings(one: Found, kernel: Array) -> list[str]:
+    found = []
+    if _share_in_the_middle(kernel) > POINT:
+        found.append("the kernel is a point: the picture is sharp, or nothing in it shows how it was blurred")
+    if one.fills:
+        found.append(f"the kernel fills its {kernel.shape[0]} pixels: give a larger side")
+    return found
+
+
+def _note(one: Found) -> str:
+    side = one.kernel.shape[0]
+    return f"kernels of {side}x{side} pixels, found in {len(one.steps)} scales"
 
 
 def _drawn(steps: list[Step]) -> bytes:

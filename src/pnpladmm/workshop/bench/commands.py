@@ -17,6 +17,7 @@ BENCHMARKS = {
     "points": "PSFs from simulated stars against the truth and PSFEx.",
     "sharp": "Kernels from a sharp reference, and restorations with them, against the true ones.",
     "parameters": "Radius, length, angle and width found in blurred pictures.",
+    "blind": "Score blind estimates of the blur: real shake, and simulated shake that changes over the picture.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
 }
 

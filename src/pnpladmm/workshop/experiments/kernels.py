@@ -33,7 +33,12 @@ LEVIN = "Levin09.mat"
 
 
 def motion_kernel(rng: np.random.Generator) -> Array:
-    """The path of a shaken camera during the exposure: a mass that is pushed at random and pulled back by the hand.
+    """The path of a shaken camera during the exposure, as a kernel."""
+    return splat(motion_path(rng))
+
+
+def motion_path(rng: np.random.Generator) -> Array:
+    """The path of a shaken camera, (STEPS,) complex: a mass that is pushed at random and pulled back by the hand.
 
         v <- (1 - drag) v + push n - pull x + jerk,      x <- x + v
 
@@ -55,7 +60,7 @@ def motion_kernel(rng: np.random.Generator) -> Array:
     path *= length / np.abs(np.diff(path)).sum()
     path -= path.mean()
     path *= min(1.0, REACH / max(np.abs(path.real).max(), np.abs(path.imag).max()))
-    return _splat(path)
+    return path
 
 
 def gaussian_kernel(rng: np.random.Generator) -> Array:
@@ -134,7 +139,7 @@ def _read(path: Path) -> list[Array]:
     return result
 
 
-def _splat(path: Array) -> Array:
+def splat(path: Array) -> Array:
     """Each position adds the same light, shared among the four nearest pixels so that the centre of mass is kept."""
     kernel = np.zeros((SIZE, SIZE))
     column, row = path.real + SIZE // 2, path.imag + SIZE // 2
