@@ -114,7 +114,8 @@ def test_small_apart_and_negative_values_are_no_kernel() -> None:
             "no edges above its noise",
         ),
         (np.full((64, 64), 255, np.uint8), {}, "below saturation"),
-        (shapes()[:40, :40], {"side": 21}, "side = 21: at most 13"),
+        (shapes()[:64, :64], {"side": 31}, "side = 31: at most 21"),
+        (shapes()[:40, :30], {}, "40x30 pixels: a blind estimate needs 48"),
     ],
 )
 def test_what_shows_no_blur_is_refused(picture: Array, options: dict, words: str) -> None:

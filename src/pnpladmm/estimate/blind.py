@@ -25,6 +25,8 @@ SIDES = (31, 47, 71)
 """Sides of the kernel that are tried, until it does not fill the last one."""
 SHARE = 3
 """The kernel may be at most this part of the shorter side."""
+SMALLEST = 15
+"""Pixels: a picture that does not hold a kernel of this side three times is too small."""
 LARGEST = 512
 """Pixels: one kernel is found in a part of the picture of at most this side, that with the most edges."""
 POINT = 0.8
@@ -80,6 +82,9 @@ class Blind(Way):
 
     def _sides(self, scene: Scene) -> tuple[int, ...]:
         most = (min(scene.size) // SHARE - 1) // 2 * 2 + 1
+        if most < SMALLEST:
+            height, width = scene.size
+            raise InputError(f"{scene.name} has {height}x{width} pixels: a blind estimate needs {SHARE * SMALLEST + 3}")
         if self.side is None:
             return tuple(dict.fromkeys(min(side, most) for side in SIDES))
         if self.side > most:
@@ -160,7 +165,7 @@ def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
     if one.difference > DOUBTFUL:
         warnings.append(
             f"two halves of the picture give kernels that differ by {100 * one.difference:.0f} %: "
-            "it shows few edges, or its blur changes from place to place"
+            "it shows few edges or only fine ones, or its blur changes from place to place"
         )
     height, width = scene.size
     estimate = Estimate(

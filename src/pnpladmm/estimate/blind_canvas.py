@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -58,6 +58,12 @@ class Canvas:
     def _frequencies(self) -> tuple[Tensor, Tensor]:
         height, width = self.size
         return torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width)[None, :]
+
+    def fitted_in(self, part: Tensor) -> Canvas:
+        """The same canvas, on which the kernel is fitted in `part` (h, w) of the picture only."""
+        fitted = self.fitted.clone()
+        fitted[: part.shape[0], : part.shape[1]] *= part
+        return replace(self, fitted=fitted)
 
     def back(self, spectrum: Tensor) -> Tensor:
         """The picture of a spectrum."""

@@ -34,10 +34,13 @@ class Step:
     kernel: Tensor
 
 
-def coarse_to_fine(picture: Array, counts: Array, side: int, tell: Callable[[float], object]) -> list[Step]:
+def coarse_to_fine(
+    picture: Array, counts: Array, side: int, tell: Callable[[float], object], part: Array | None = None
+) -> list[Step]:
     """The kernels (k, k) of all scales, the last one of `side` pixels on the picture's own.
 
-    `picture` (H, W) has a contrast of about 1; `counts` (H, W) is False on pixels that say nothing.
+    `picture` (H, W) has usual contrast; `counts` (H, W) is False on pixels that say nothing. The kernel is fitted in
+    `part` (H, W) alone if it is given.
     """
     scales = [RATIO**i for i in range(max(1, 1 + math.floor(math.log(COARSEST / side, RATIO))))][::-1]
     work = np.cumsum([scale**2 for scale in scales])
@@ -46,6 +49,8 @@ def coarse_to_fine(picture: Array, counts: Array, side: int, tell: Callable[[flo
         here = max(3, 2 * (int(side * scale) // 2) + 1)
         small, usable = shrunk(picture, counts, scale)
         canvas = canvas_of(torch.from_numpy(small), torch.from_numpy(usable), here)
+        if part is not None:
+            canvas = canvas.fitted_in(torch.from_numpy(shrunk(part, part, scale)[1]))
         kernel = enlarged(kernel, here, 1 / RATIO if number else 1)
         for _ in range(ROUNDS):
             kernel = fit_kernel(canvas, sharp_edges(canvas, kernel, weight), kernel, RIDGE)

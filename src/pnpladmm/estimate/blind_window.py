@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
-from pnpladmm.estimate.blind_canvas import Canvas, canvas_of
-from pnpladmm.estimate.blind_edges import sharp_edges
-from pnpladmm.estimate.blind_kernel import fit_kernel
-from pnpladmm.estimate.blind_scales import FEWEST_EDGES, RIDGE, Step, coarse_to_fine
-from pnpladmm.estimate.psf_field import relative_l2
+from pnpladmm.estimate.blind_scales import Step, coarse_to_fine
 from pnpladmm.restoration.noise import estimate_noise
 from pnpladmm.tensors import InputError
 
@@ -59,11 +56,10 @@ def find_kernel(
     """The kernel of a picture (H, W), with the first of `sides` that it does not fill."""
     usual = _of_usual_contrast(name, picture, counts)
     for side in sides:
-        found = Found(coarse_to_fine(usual, counts, side, tell), 0.0)
+        found = Found(coarse_to_fine(usual, counts, side, partial(_tell_third, tell, 0)), 0.0)
         if not found.fills:
             break
-    canvas = canvas_of(torch.from_numpy(usual), torch.from_numpy(counts), side)
-    return replace(found, difference=_difference_of_halves(canvas, found.kernel))
+    return replace(found, difference=_difference_of_halves(usual, counts, side, tell))
 
 
 def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
@@ -83,14 +79,22 @@ def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
     return ((filled - mean) * CONTRAST / contrast).astype(np.float32)
 
 
-def _difference_of_halves(canvas: Canvas, kernel: Tensor) -> float:
-    """The relative difference of the kernels of the two halves of a chessboard over the picture."""
-    height, width = canvas.size
-    rows, columns = torch.arange(height) * BLOCK // height, torch.arange(width) * BLOCK // width
-    white = ((rows[:, None] + columns[None, :]) % 2).float()
-    edges = sharp_edges(canvas, kernel, FEWEST_EDGES)
-    first, second = (
-        fit_kernel(replace(canvas, fitted=canvas.fitted * half), edges, kernel, RIDGE / 2).double().numpy()
-        for half in (white, 1 - white)
-    )
-    return float(relative_l2(first[None], second[None])[0])
+def _tell_third(tell: Callable[[float], object], number: int, share: float) -> None:
+    tell((number + share) / 3)
+
+
+def _difference_of_halves(usual: Array, counts: Array, side: int, tell: Callable[[float], object]) -> float:
+    """The relative difference of two kernels, each found from coarse to fine in one half of a chessboard.
+
+    They are compared at the shift at which they agree best.
+    """
+    rows, columns = (np.arange(n) * BLOCK // n for n in usual.shape)
+    white = (rows[:, None] + columns[None, :]) % 2 == 0
+    found = [
+        coarse_to_fine(usual, counts, side, partial(_tell_third, tell, number), half)[-1].kernel
+        for number, half in ((1, white), (2, ~white))
+    ]
+    first, second = (np.fft.rfft2(kernel.double().numpy(), (2 * side, 2 * side)) for kernel in found)
+    product = float(np.fft.irfft2(first * second.conj(), (2 * side, 2 * side)).max())
+    one, other = (float((kernel.double() ** 2).sum()) for kernel in found)
+    return float(np.sqrt(max(one + other - 2 * product, 0.0) / np.sqrt(one * other)))
