@@ -99,3 +99,29 @@ def test_names_are_found_in_any_case_and_with_underscores() -> None:
     names.register("a-b")(2)
     assert (names["A_b"], names["a-b"], names["A-B"]) == (1, 2, 1)  # the exact name comes first
     assert names.names() == ("A_b", "a-b")
+
+
+class NoiseMap(torch.nn.Module):
+    """Like deepinv's DRUNet: the noise level becomes a map beside the picture, in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(2, 1, 3, padding=1, bias=False)
+        self.layer.weight.data.zero_()
+        self.layer.weight.data[0, 0, 1, 1] = 0.5
+
+    def forward(self, x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        level = sigma.view(-1, 1, 1, 1).expand(len(x), 1, *x.shape[-2:])
+        found: torch.Tensor = self.layer(torch.cat([x, level], 1))
+        return found
+
+
+@pytest.mark.parametrize("method", ["fast", "ladmm", "ista"])
+def test_a_bare_module_gets_its_own_dtype(method: str) -> None:
+    y = torch.rand(1, 1, 16, 16, dtype=torch.float64)
+    result = pl.restore(y, torch.full((3, 3), 1 / 9), 0.05, method, NoiseMap(), iterations=4)
+    assert result.image.dtype is torch.float64
+    x = NoiseMap().double()(result.state.denoised_from, torch.tensor([0.1]).double()) if method != "fast" else None
+    assert bool(torch.isfinite(result.image).all())
+    if x is not None:
+        assert x.shape == result.image.shape or result.problem.operator.crop_offset is not None

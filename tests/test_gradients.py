@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -133,3 +134,23 @@ def test_what_cannot_be_had_is_one_line() -> None:
 
     with pytest.raises(pl.InputError, match="passes no gradients"):
         pl.solve_with_gradients(problem, fixed(blind)(problem), iterations=3000)
+
+
+def test_plain_calls_say_that_they_pass_no_gradients() -> None:
+    y = torch.rand(1, 1, 12, 12, requires_grad=True)
+    blur = pl.SpatiallyVaryingBlur(torch.full((1, 3, 3), 1 / 9), torch.ones(1, 12, 12))
+    problem = pl.Problem(y, blur, pl.Gaussian(0.05))
+    for method in (
+        pl.ADMM(pl.load_denoiser("tikhonov"), 0.05, 100.0),
+        pl.LADMM.certified(lambda x, s: x, problem, 0.1),
+    ):
+        with pytest.warns(UserWarning, match="solve_with_gradients"):
+            pl.solve(problem, method, 2)
+    with pytest.warns(UserWarning, match="restore passes no gradients"):
+        pl.restore(y, blur, 0.05, denoiser="tikhonov", iterations=2)
+    method = pl.ADMM(pl.load_denoiser("tikhonov"), 0.05, 100.0)
+    with pytest.warns(UserWarning, match="a data step passes no gradients"):
+        method.step(problem, method.init(problem))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pl.solve(problem, method, 2)

@@ -19,6 +19,7 @@ EXTRAS = {
     "astropy": "astro",
     "photutils": "astro",
     "h5py": "matlab",
+    "pillow_heif": "heic",
     "optuna": "experiments",
     "pycocotools": "experiments",
     "torchmetrics": "experiments",

@@ -57,9 +57,9 @@ def restore(
     Parameters
     ----------
     picture : path, array, tensor, PIL picture or Picture
-        PNG, JPEG, TIFF, FITS or NPY; or (H, W), (H, W, C), (C, H, W) or (B, C, H, W); also xarray's DataArray and
-        astropy's NDData and CCDData, whose mask and uncertainty are used. Integers are scaled by the
-        largest value of their type; floats are in [0, 1], or are scaled by a power of two where no `noise` is given.
+        PNG, JPEG, TIFF, FITS, NPY, WebP, AVIF, HEIC or BMP; or (H, W), (H, W, C), (C, H, W) or (B, C, H, W); also
+        xarray's DataArray and astropy's NDData and CCDData, whose mask and uncertainty are used. Integers are scaled by
+        the largest value of their type; floats are in [0, 1], or scaled by a power of two where no `noise` is given.
     blur : path, array, Blur or operator
         A blur file, the PSF as (k, k), a stack (P, k, k) with `labels` or as `(kernels, weights)`, a list of
         (polygon, kernel), a `Blur`, an operator, or an object with `A` and `A_adjoint`. PSFs are centred at `k // 2`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TypeAlias
 
 import torch
@@ -100,4 +101,14 @@ def check_pictures(name: str, x: Tensor) -> None:
     if bad:
         raise InputError(
             f"{name} has {bad} pixels that are NaN or infinite: fill them and give them precision 0 (WeightedGaussian)"
+        )
+
+
+def tell_of_lost_gradients(what: str, *tensors: Tensor) -> None:
+    """A warning where gradients are recorded and these tensors ask for them, but `what` passes none."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        warnings.warn(
+            f"{what} passes no gradients: use pnpladmm.solve_with_gradients, or call it under torch.no_grad()",
+            UserWarning,
+            stacklevel=3,
         )

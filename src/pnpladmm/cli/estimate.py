@@ -28,7 +28,7 @@ OWN = ("pictures", "out", "as_json", *WAYS)
 @app.command(epilog=EXAMPLES)
 def estimate(
     context: typer.Context,
-    pictures: Annotated[list[Path], typer.Argument(help="PNG, JPEG, TIFF, FITS or NPY.")],
+    pictures: Annotated[list[Path], typer.Argument(help="PNG, JPEG, TIFF, FITS, NPY, WebP, ...")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Blur file (NPZ), or folder for many pictures.")],
     points: Annotated[
         str | None, typer.Option(help="From stars or beads: auto, or a CSV of x, y with their places.")

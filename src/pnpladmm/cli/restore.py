@@ -46,7 +46,7 @@ OUTSIDE_JOB = ("context", "pictures", "blur", "out", "as_json", "job", "keep", "
 def restore(
     context: typer.Context,
     pictures: Annotated[
-        list[Path] | None, typer.Argument(help="PNG, JPEG, TIFF, FITS or NPY.", show_default=False)
+        list[Path] | None, typer.Argument(help="PNG, JPEG, TIFF, FITS, NPY, WebP, ...", show_default=False)
     ] = None,
     blur: Annotated[
         list[Path] | None, typer.Option("--blur", "-b", help="Blur file: one for all pictures, or one each, in order.")

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnpladmm.tensors import InputError, PerPicture, type_words, version_of
 
@@ -153,7 +153,14 @@ def call_denoiser(denoiser: Callable[..., Any], v: Tensor, sigma: PerPicture, na
     is a denoiser that writes into `v`: the method still needs it.
     """
     before = version_of(v)
-    x = denoiser(v, sigma)
+    if isinstance(denoiser, nn.Module):
+        # Modules of others, such as deepinv's, take pictures and noise levels in the dtype of their weights only.
+        home = next(denoiser.parameters(), v)
+        level = sigma.to(home) if isinstance(sigma, Tensor) else sigma
+        x = denoiser(v.to(home), level)
+        x = x.to(v) if isinstance(x, Tensor) and x.is_floating_point() else x
+    else:
+        x = denoiser(v, sigma)
     name = name or name_of(denoiser)
     if version_of(v) != before:
         raise InputError(f"denoiser {name} changed its input: it must return a new tensor (x - n, not x -= n)")

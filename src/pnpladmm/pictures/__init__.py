@@ -1,4 +1,4 @@
-"""Picture files in and out: PNG, JPEG, TIFF, FITS, NPY; depth, colour and metadata kept.
+"""Picture files in and out: PNG, JPEG, TIFF, FITS, NPY, WebP, AVIF, HEIC, BMP; depth, colour and metadata kept.
 
 picture = read_picture("cells.ome.tif")          # picture.pixels: (pages, C, H, W), nominally in [0, 1]
 restored = picture.with_pixels(new_pixels)

@@ -16,7 +16,7 @@ from torch import Tensor
 from pnpladmm import gate
 from pnpladmm.files import check_writable, replacing
 from pnpladmm.locks import check_regular
-from pnpladmm.pictures import fits, jpeg, npy, png, tiff
+from pnpladmm.pictures import fits, jpeg, npy, png, tiff, web_formats
 from pnpladmm.pictures.checks import errors_logged_by
 from pnpladmm.pictures.picture import Picture
 from pnpladmm.pictures.raw import Format, Raw
@@ -24,14 +24,16 @@ from pnpladmm.pictures.samples import BRIGHTEST_NOMINAL
 from pnpladmm.pictures.selection import split_selection
 from pnpladmm.tensors import InputError, one_line
 
-FORMATS = {module.FORMAT.name: module.FORMAT for module in (png, jpeg, tiff, fits, npy)}
+FORMATS = {
+    form.name: form for form in (png.FORMAT, jpeg.FORMAT, tiff.FORMAT, fits.FORMAT, npy.FORMAT, *web_formats.FORMATS)
+}
 # Named so that the message helps; not read.
 OTHER_FORMATS = {
-    b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"\0\0\0\x0cjP  ": "JPEG 2000", b"\x89HDF": "HDF5",
+    b"GIF8": "GIF", b"\0\0\0\x0cjP  ": "JPEG 2000", b"\x89HDF": "HDF5",
     b"PK\x03\x04": "ZIP or NPZ", b"%PDF": "PDF", b"8BPS": "Photoshop", b"\x76\x2f\x31\x01": "OpenEXR",
 }  # fmt: skip
 ICC_SPACES = {"grey": b"GRAY", "rgb": b"RGB ", "cmyk": b"CMYK"}
-KNOWN = "PNG, JPEG, TIFF, FITS or NPY"
+KNOWN = "PNG, JPEG, TIFF, FITS, NPY, WebP, AVIF, HEIC or BMP"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def read_picture(path: str | os.PathLike[str], max_bytes: int | None = None) -> 
     Parameters
     ----------
     path : str or path
-        A PNG, JPEG, TIFF (also BigTIFF, OME, ImageJ), FITS (also packed by gzip) or NPY file. `frame.fits[SCI,2]` or
+        A PNG, JPEG, TIFF (also BigTIFF, OME, ImageJ), FITS (also packed by gzip), NPY, WebP, AVIF, BMP or HEIC
+        file; HEIC needs the extra `heic`. `frame.fits[SCI,2]` or
         `frame.fits[3]` is an extension of a FITS file.
     max_bytes : int, optional
         Largest size of the file and of its decoded samples, in bytes; if not given, that of the environment variable
@@ -114,10 +117,11 @@ def write_picture(path: str | os.PathLike[str], picture: Picture | object, allow
     Parameters
     ----------
     path : str or path
-        Its suffix names the format: .png, .jpg, .tif, .ome.tif, .fits, .fits.gz, .npy and their variants.
+        Its suffix names the format: .png, .jpg, .tif, .ome.tif, .fits, .fits.gz, .npy, .webp, .avif, .heic, .bmp
+        and their variants.
     picture : Picture, array_like or Tensor
         Arrays are taken by `Picture.from_array`: (H, W), (H, W, 3), (C, H, W), (pages, C, H, W). Floats are pixels in
-        [0, 1]; PNG gets them as 16-bit integers, JPEG as 8-bit ones, other formats as floats.
+        [0, 1]; PNG gets them as 16-bit integers; TIFF, FITS and NPY as floats; the others as 8-bit integers.
     allow_loss : bool
         A `Picture` whose depth or alpha channel the format cannot hold is refused, unless this is true: then the
         deepest integers it has are written, and alpha is left out. Pages and channels are never left out.
@@ -215,7 +219,7 @@ def _format_of_content(head: bytes, name: str) -> Format:
             return form
     other = next((kind for signature, kind in OTHER_FORMATS.items() if head.startswith(signature)), None)
     if head[4:8] == b"ftyp":
-        other = "HEIC, AVIF or video"
+        other = "video"
     if other:
         raise InputError(f"{name} is a {other} file, which is not read here: convert it to {KNOWN}")
     raise InputError(f"{name} is not a picture in a known format by its first bytes: give {KNOWN}")

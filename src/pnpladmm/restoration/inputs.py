@@ -21,7 +21,7 @@ from pnpladmm.pictures.arrays import Array, to_stack
 from pnpladmm.pictures.quality import Quality
 from pnpladmm.pictures.samples import natural_scale
 from pnpladmm.restoration.containers import Unpacked, unpacked
-from pnpladmm.tensors import InputError, type_words
+from pnpladmm.tensors import InputError, tell_of_lost_gradients, type_words
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -57,6 +57,7 @@ class Given:
 def as_given(picture: PictureLike, axes: str | None = None) -> Given:
     """Read the picture from whatever was given; floats are not scaled."""
     if isinstance(picture, Tensor):
+        tell_of_lost_gradients("restore", picture)
         return _of_tensor(picture.detach(), _letters(axes))
     if isinstance(picture, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(picture)

@@ -106,7 +106,7 @@ class Restoration(Result):
         Parameters
         ----------
         path : path
-            PNG, JPEG, TIFF, FITS or NPY.
+            PNG, JPEG, TIFF, FITS, NPY, WebP, AVIF, HEIC or BMP.
         allow_loss : bool, optional
             Whether a format that cannot hold the depth or the alpha channel may leave them out. By default it may for
             pictures that were given as arrays, and may not for files.

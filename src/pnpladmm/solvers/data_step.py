@@ -13,6 +13,7 @@ from pnpladmm.operators import LinearOperator
 from pnpladmm.solvers.colour import ColourPlanes
 from pnpladmm.solvers.conjugate_gradient import Prepare, descend, new_descent
 from pnpladmm.solvers.inner_products import squared
+from pnpladmm.tensors import tell_of_lost_gradients
 
 if TYPE_CHECKING:
     from pnpladmm.solvers.workspace import Workspace
@@ -81,15 +82,21 @@ class DataStep:
         H = self.operator
         return H.adjoint(self.precision * (self.observed - H.forward(z)))
 
-    @torch.no_grad()
     def solve(
         self, a: Tensor, v: Tensor, z: Tensor, g: Tensor | None = None, workspace: Workspace | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the new `z` and its `g`, from a `z` to start with and its `g` (computed here if not given).
 
         `a` is () or (B, 1, 1, 1). Stops where the next correction is below about `tolerance ||v||`. A `workspace`
-        keeps the system for the next solve of the run. Gradients do not pass through.
+        keeps the system for the next solve of the run. Gradients do not pass through, and a warning says so.
         """
+        tell_of_lost_gradients("a data step", v, z)
+        with torch.no_grad():
+            return self._solve(a, v, z, g, workspace)
+
+    def _solve(
+        self, a: Tensor, v: Tensor, z: Tensor, g: Tensor | None, workspace: Workspace | None
+    ) -> tuple[Tensor, Tensor]:
         g = self.gradient(z) if g is None else g
         p = self.precision
         if self.planes is not None and p.ndim > 2:

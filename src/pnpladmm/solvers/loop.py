@@ -18,7 +18,7 @@ from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.result import Result, Status
 from pnpladmm.solvers.state import Start, State
 from pnpladmm.solvers.workspace import Workspace
-from pnpladmm.tensors import InputError, type_words
+from pnpladmm.tensors import InputError, tell_of_lost_gradients, type_words
 
 DEFAULT_ITERATIONS = 100
 # On a GPU, after how many iterations the loop asks whether all pictures are done: asking waits for the GPU.
@@ -76,7 +76,8 @@ def solve(
     optimality residual where the method knows it (`Method.gradient`). It is then done, as it is when it diverges, and
     does not change any more, whatever the other pictures of the batch do. Ctrl-C returns the last iterate.
 
-    No gradients are recorded.
+    No gradients are recorded, and a warning says so where the observation asks for them: `solve_with_gradients` has
+    them.
 
     Parameters
     ----------
@@ -114,6 +115,7 @@ def solve(
         iterations = method.length or DEFAULT_ITERATIONS
     if iterations < 1 or tolerance < 0:
         raise InputError(f"iterations = {iterations}, tolerance = {tolerance}: give at least 1, and at least 0")
+    tell_of_lost_gradients("solve", problem.observed)
     with torch.no_grad():
         return _run(
             problem, method, iterations, tolerance, start, Recorder(problem, method, reference, record), callback

@@ -19,10 +19,12 @@ from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 from torch import Tensor
 
 from pnpladmm.denoisers.network import mirror_index
+from pnpladmm.files import optional
 from pnpladmm.tensors import InputError
 
 Pixels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
-SUFFIXES = (".avif", ".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+HEIC = (".heic", ".heif")
+SUFFIXES = (".avif", ".bmp", *HEIC, ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 
 def picture_files(folder: Path) -> list[Path]:
@@ -42,6 +44,8 @@ def read_pixels(path: Path, channels: int, scales: Sequence[float] = (1.0,)) -> 
     """
     if channels not in (1, 3):
         raise InputError(f"channels = {channels}: give 1 (grey) or 3 (colour)")
+    if path.suffix.lower() in HEIC:
+        optional("pillow_heif", "a HEIC file").register_heif_opener()
     try:
         with Image.open(path) as picture:
             whole = picture.convert("L" if channels == 1 else "RGB")
