@@ -59,8 +59,8 @@ class TotalVariation:
         planes, taus = v.reshape(-1, *v.shape[-2:]), tau.reshape(-1, 1, 1)
         # One plane at a time stays in the cache of a CPU. A GPU is filled by many.
         together = 1 if v.device.type == "cpu" else len(planes)
-        parts = zip(planes.split(together), taus.split(together), strict=True)
-        return torch.cat([self._planes(plane, weight) for plane, weight in parts]).reshape(v.shape)
+        parts = [slice(i, i + together) for i in range(0, len(planes), together)]
+        return torch.cat([self._planes(planes[part], taus[part]) for part in parts]).reshape(v.shape)
 
     def _planes(self, v: Tensor, tau: Tensor) -> Tensor:
         """The equations above for planes (n, H, W) and their `tau` (n, 1, 1)."""
