@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format docs
+.PHONY: demo test lint format docs bill audit
 
 .venv/ready: pyproject.toml weights/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -28,3 +28,13 @@ docs: .venv/ready
 format: .venv/ready
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# The software bill of materials of what is installed, in CycloneDX.
+bill: .venv/ready
+	$(BIN)/python -m pip install --quiet 'cyclonedx-bom>=5'
+	$(BIN)/cyclonedx-py environment --output-file sbom.json $(BIN)/python
+
+# Known faults of what is installed. It asks a service on the network, so it is not a part of lint.
+audit: .venv/ready
+	$(BIN)/python -m pip install --quiet 'pip-audit>=2.7'
+	$(BIN)/pip-audit --skip-editable

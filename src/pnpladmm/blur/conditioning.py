@@ -176,6 +176,8 @@ def sampled(psfs: Array, oversampling: tuple[float, float]) -> Array:
     from scipy.interpolate import RectBivariateSpline
 
     (n, m), (oy, ox) = psfs.shape[-2:], oversampling
+    if min(n, m) < 2:
+        raise InputError(f"oversampling of PSFs of {n}x{m} values: give two or more along each side, or leave it out")
     half_y, half_x = int((n - 1) / 2 / oy + 1e-9), int((m - 1) / 2 / ox + 1e-9)
     rows = (n - 1) / 2 + oy * np.arange(-half_y, half_y + 1)
     columns = (m - 1) / 2 + ox * np.arange(-half_x, half_x + 1)

@@ -132,7 +132,7 @@ def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tenso
     """The variance of each pixel in [0, 1], from a map or from counts; None with one noise level per picture."""
     scale = pages.picture.scale
     if pages.variance is not None:
-        variance = pages.variance[0].to(pixels.device) / scale**2
+        variance = pages.variance[0].to(pixels.device) / (scale * scale)
         if options.linear:
             variance = variance * slope(pages.picture).to(pixels.device).square()
         variance = variance.to(pixels.dtype).expand_as(pixels)
