@@ -1,0 +1,99 @@
+"""The commands that are disturbed: small inputs, arguments, and which files are results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tifffile
+from PIL import Image
+
+FEW = ("--noise", "3", "--denoiser", "tv", "--iterations", "3")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One call of pnpladmm in a folder of its own."""
+
+    prepare: Callable[[Path], None]
+    """Writes the inputs."""
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+    """Patterns of files that must be the same bytes after every fault, once the command was run again."""
+
+
+def _pixels(seed: int, high: int = 200) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.kron(rng.integers(20, high, (4, 5)), np.ones((8, 8))).astype(np.uint8)
+
+
+def _pictures(folder: Path) -> None:
+    for k, name in enumerate(("a.png", "b.png", "c.png")):
+        Image.fromarray(_pixels(k)).save(folder / name)
+    tifffile.imwrite(folder / "a.tif", 200 * _pixels(3).astype(np.uint16))
+    psf = np.zeros((5, 5), np.uint8)
+    psf[1:4, 2] = 100
+    Image.fromarray(psf).save(folder / "psf.png")
+
+
+def _job(folder: Path) -> None:
+    _pictures(folder)
+    import json
+
+    given = {"picture": "a.png", "blur": "psf.png", "output": "x.png", "noise": 3.0, "denoiser": "tv", "iterations": 2}
+    (folder / "j.job.json").write_text(json.dumps({"job": given, "sha256": {}}))
+
+
+def _sharp_and_blurred(folder: Path) -> None:
+    from scipy.ndimage import convolve
+
+    rng = np.random.default_rng(0)
+    sharp = np.kron(rng.integers(20, 220, (12, 12)), np.ones((6, 6))).astype(float)
+    kernel = np.array([[0, 1, 0], [1, 3, 1], [0, 1, 0]]) / 7
+    blurred = convolve(sharp, kernel) + rng.normal(0, 1, sharp.shape)
+    for name, pixels in (("sharp.png", sharp), ("blurred.png", blurred)):
+        Image.fromarray(pixels.clip(0, 255).round().astype(np.uint8)).save(folder / name)
+
+
+def _training(folder: Path) -> None:
+    (folder / "photos").mkdir()
+    for k in range(3):
+        rgb = np.stack([_pixels(3 * k + c) for c in range(3)], axis=-1)
+        Image.fromarray(rgb).save(folder / "photos" / f"{k}.png")
+
+
+TRAINING = (
+    *("--steps", "6", "--batch", "2", "--crop", "16", "--widths", "8,8,8", "--blocks", "1", "--log-steps", "2"),
+    *("--warmup-steps", "2", "--checkpoint-seconds", "0"),
+)
+EXPERIMENT = ("--quick", "--denoiser", "tikhonov", "--noise", "10", "--count", "1")
+
+COMMANDS: dict[str, Command] = {
+    "restore": Command(
+        _pictures, ("restore", "a.png", "-b", "psf.png", "-o", "out.png", "--report", *FEW), ("out.png",)
+    ),
+    "restore a TIFF": Command(
+        _pictures, ("restore", "a.tif", "-b", "psf.png", "-o", "out.tif", "--method", "ladmm", *FEW), ("out.tif",)
+    ),
+    "restore many": Command(
+        _pictures, ("restore", "a.png", "b.png", "c.png", "-b", "psf.png", "-o", "out", *FEW), ("out/*.png",)
+    ),
+    "restore --job": Command(_job, ("restore", "--job", "j.job.json", "--trust"), ("x.png",)),
+    "simulate": Command(
+        _pictures,
+        ("simulate", "a.png", "-b", "psf.png", "-o", "out.png", "--noise", "3"),
+        ("out.png", "out.png.blur.npz"),
+    ),
+    "inspect": Command(_pictures, ("inspect", "psf.png", "--size", "32x32", "-o", "out.png"), ("out.png",)),
+    "estimate": Command(
+        _sharp_and_blurred, ("estimate", "blurred.png", "--sharp", "sharp.png", "-o", "out.npz"), ("out.npz",)
+    ),
+    "experiment": Command(
+        lambda folder: None,
+        ("experiment", "table", "--out", "results", "--methods", "ista,ladmm", *EXPERIMENT),
+        ("results/table.csv",),
+    ),
+    "train": Command(_training, ("train", "run", "photos", "out.safetensors", *TRAINING), ("out.safetensors",)),
+}
