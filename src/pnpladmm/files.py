@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import importlib
+import io
 import os
 import shutil
 import tempfile
@@ -62,6 +63,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
             beside.unlink(missing_ok=True)
         if handle >= 0:
             os.close(handle)
+
+
+class StrictFile(io.BufferedRandom):
+    """A new file in which every byte that cannot be written is an error.
+
+    numpy, and with it tifffile, writes arrays around Python into the descriptor of a plain file, and does not hear of a
+    full disk at the end: half a file would look like a whole one. This file has no descriptor to show.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path, "w+"))
+
+    def fileno(self) -> int:
+        """None, as for a file in memory."""
+        raise io.UnsupportedOperation("fileno")
 
 
 def check_writable(path: str | Path, size: int = 0) -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import IO
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
+from pnpladmm.files import replacing
 from pnpladmm.gate import LIMIT, max_bytes, shown
 from pnpladmm.locks import check_regular
 from pnpladmm.tensors import InputError
@@ -31,6 +33,16 @@ MAGIC = (0x1950A86A20F9469CFC6C, 1001)
 """What torch's older format begins with: its magic number and the version of its protocol."""
 PICKLES = 5
 """The pickles at the beginning of the older format: these two, the system, the tensors, the keys of their numbers."""
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, beside and renamed."""
+    values = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    with replacing(path) as beside:
+        try:
+            save_file(values, beside, metadata)
+        except SafetensorError as error:  # also where the disk is full
+            raise OSError(str(error)) from error
 
 
 def read_tensors(path: Path, weights_only: bool = True) -> tuple[dict[str, Tensor], dict[str, str]]:

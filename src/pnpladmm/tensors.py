@@ -16,6 +16,13 @@ LONGEST = 300
 """Characters of a message."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the system refused memory: to Python, to torch, to a thread or to a library."""
+    return isinstance(error, MemoryError) or any(
+        words in str(error) for words in ("allocate memory", "start new thread")
+    )
+
+
 def one_line(text: str) -> str:
     """Text that fits into a message of one line; of long ones the beginning and the end."""
     text = text if len(text) <= 4 * LONGEST else text[: 2 * LONGEST] + text[-2 * LONGEST :]

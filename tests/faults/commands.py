@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import tifffile
 from PIL import Image
+
+from pnpladmm.tensor_files import read_tensors
 
 FEW = ("--noise", "3", "--denoiser", "tv", "--iterations", "3")
 
@@ -21,7 +26,9 @@ class Command:
     """Writes the inputs."""
     arguments: tuple[str, ...]
     results: tuple[str, ...]
-    """Patterns of files that must be the same bytes after every fault, once the command was run again."""
+    """Patterns of files that must be the same after every fault, once the command was run again."""
+    compare: Callable[[Path], object] = Path.read_bytes
+    """What of a result must be the same."""
 
 
 def _pixels(seed: int, high: int = 200) -> np.ndarray:
@@ -40,10 +47,10 @@ def _pictures(folder: Path) -> None:
 
 def _job(folder: Path) -> None:
     _pictures(folder)
-    import json
-
     given = {"picture": "a.png", "blur": "psf.png", "output": "x.png", "noise": 3.0, "denoiser": "tv", "iterations": 2}
-    (folder / "j.job.json").write_text(json.dumps({"job": given, "sha256": {}}))
+    files = {"picture": "a.png", "blur": "psf.png"}
+    hashes = {what: sha256((folder / name).read_bytes()).hexdigest() for what, name in files.items()}
+    (folder / "j.job.json").write_text(json.dumps({"job": given, "sha256": hashes}))
 
 
 def _sharp_and_blurred(folder: Path) -> None:
@@ -55,6 +62,17 @@ def _sharp_and_blurred(folder: Path) -> None:
     blurred = convolve(sharp, kernel) + rng.normal(0, 1, sharp.shape)
     for name, pixels in (("sharp.png", sharp), ("blurred.png", blurred)):
         Image.fromarray(pixels.clip(0, 255).round().astype(np.uint8)).save(folder / name)
+
+
+def _without_seconds(table: Path) -> object:
+    """A table without the times that its rows took."""
+    with table.open(newline="") as file:
+        return [{name: cell for name, cell in row.items() if "second" not in name} for row in csv.DictReader(file)]
+
+
+def _steps(weights: Path) -> object:
+    """How far a training came. A resumed one draws other crops, so its weights differ."""
+    return json.loads(weights.with_suffix(".json").read_text())["steps"], sorted(read_tensors(weights)[0])
 
 
 def _training(folder: Path) -> None:
@@ -94,6 +112,7 @@ COMMANDS: dict[str, Command] = {
         lambda folder: None,
         ("experiment", "table", "--out", "results", "--methods", "ista,ladmm", *EXPERIMENT),
         ("results/table.csv",),
+        _without_seconds,
     ),
-    "train": Command(_training, ("train", "run", "photos", "out.safetensors", *TRAINING), ("out.safetensors",)),
+    "train": Command(_training, ("train", "run", "photos", "out.safetensors", *TRAINING), ("out.safetensors",), _steps),
 }

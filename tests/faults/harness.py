@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,9 @@ TEMPORARY = (".part", ".lock")
 class Undisturbed:
     """What a command does when nothing happens."""
 
-    results: dict[str, bytes]
+    results: dict[str, object]
+    written: dict[str, bytes]
+    """The results, byte for byte."""
     inputs: dict[str, bytes]
     events: int
     seconds: float
@@ -83,7 +86,8 @@ class Harness:
                 raise AssertionError(f"{name}: no results")
             events = int((folder.parent / f"{folder.name}.events").read_text())
             largest = max(map(len, contents(folder).values()))
-            self._known[name] = Undisturbed(results, inputs, events, ended.seconds, largest)
+            written = {path: contents(folder)[path] for path in results}
+            self._known[name] = Undisturbed(results, written, inputs, events, ended.seconds, largest)
         return self._known[name]
 
     def problems(self, name: str, fault: Fault) -> list[str]:
@@ -103,7 +107,11 @@ class Harness:
         if again.code != 0:
             found.append(f"run again, it ends with {again.code}: {again.said[-300:]}")
         results = chosen(folder, command)
-        found += [f"{path} is another file than without the fault" for path in true.results if results.get(path) != true.results[path]]
+        found += [
+            f"{path} is another file than without the fault"
+            for path in true.results
+            if results.get(path) != true.results[path]
+        ]
         found += [f"{path} is left over" for path in contents(folder) if path.endswith(TEMPORARY)]
         if not found:
             shutil.rmtree(folder)
@@ -128,17 +136,17 @@ class Harness:
     def _run(self, folder: Path, command: Command, fault: Fault | None) -> Ended:
         return self._wait(self._start(folder, command, fault))
 
-    def _start(self, folder: Path, command: Command, fault: Fault | None) -> tuple[int, Path, float]:
-        handle, said = tempfile.mkstemp(dir=self.root)
+    def _start(self, folder: Path, command: Command, fault: Fault | None) -> tuple[int, int, float]:
+        said, handle = os.pipe()  # no file: its length would be limited, too
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if process == 0:
             _child(folder, command, fault, handle)
         os.close(handle)
-        return process, Path(said), time.monotonic()
+        return process, said, time.monotonic()
 
-    def _wait(self, started: tuple[int, Path, float]) -> Ended:
+    def _wait(self, started: tuple[int, int, float]) -> Ended:
         process, said, began = started
         while True:
             done, status = os.waitpid(process, os.WNOHANG)
@@ -149,8 +157,8 @@ class Harness:
                 os.waitpid(process, 0)
                 return Ended(1, "Traceback: it hangs", LONGEST)
             time.sleep(0.005)
-        words = said.read_text(errors="replace")
-        said.unlink()
+        with os.fdopen(said, "rb") as pipe:
+            words = pipe.read().decode(errors="replace")
         return Ended(os.waitstatus_to_exitcode(status), words, time.monotonic() - began)
 
 
@@ -164,9 +172,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def chosen(folder: Path, command: Command) -> dict[str, bytes]:
-    """The results of a command."""
-    return {str(p.relative_to(folder)): p.read_bytes() for pattern in command.results for p in folder.glob(pattern)}
+def chosen(folder: Path, command: Command) -> dict[str, object]:
+    """The results of a command, as they are compared."""
+    return {str(p.relative_to(folder)): command.compare(p) for pattern in command.results for p in folder.glob(pattern)}
 
 
 def _child(folder: Path, command: Command, fault: Fault | None, handle: int) -> None:
@@ -196,10 +204,8 @@ def _child(folder: Path, command: Command, fault: Fault | None, handle: int) -> 
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with suppress(OSError):
                 stream.flush()
-            except OSError:
-                pass
         os._exit(code)
 
 
@@ -209,7 +215,9 @@ def fault_largest(folder: Path) -> int:
 
 
 def _bad_end(ended: Ended, fault: Fault) -> list[str]:
-    killed = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGKILL at any time": signal.SIGKILL}.get(fault.kind)
+    killed = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGKILL at any time": signal.SIGKILL}.get(
+        fault.kind
+    )
     interrupted = fault.kind == "SIGINT" and ended.code == 130 and "Traceback" not in ended.said
     if ended.code == 0 or interrupted or (killed is not None and ended.code == -killed):
         return []
@@ -223,7 +231,7 @@ def _bad_end(ended: Ended, fault: Fault) -> list[str]:
 
 def _half_files(folder: Path, true: Undisturbed) -> list[str]:
     found = []
-    known = {**true.inputs, **true.results}
+    known = {**true.inputs, **true.written}
     for path, content in contents(folder).items():
         if path.endswith(TEMPORARY) or known.get(path) == content:
             continue

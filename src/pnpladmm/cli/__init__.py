@@ -10,7 +10,7 @@ import typer
 
 from pnpladmm.allocator import keep_memory
 from pnpladmm.cli import blurs, demo, estimate, restore, serve
-from pnpladmm.tensors import InputError, one_line
+from pnpladmm.tensors import InputError, is_out_of_memory, one_line
 
 app = typer.Typer(
     name="pnpladmm",
@@ -40,7 +40,7 @@ for _point in entry_points(group="pnpladmm.commands"):
 
 
 def main() -> None:
-    """Run the command line: bad input is one line and exit code 2, never a traceback."""
+    """Run the command line: bad input, and a machine that is too small, are one line and exit code 2, no traceback."""
     keep_memory()
     try:
         app()
@@ -50,4 +50,9 @@ def main() -> None:
     except OSError as error:
         words = f"{error.filename or ''}: {error.strerror or error}"
         typer.echo(f"pnpladmm: {one_line(words)}", err=True)
+        sys.exit(2)
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not is_out_of_memory(error):
+            raise
+        typer.echo("pnpladmm: not enough memory: take smaller pictures, or close other programs", err=True)
         sys.exit(2)

@@ -23,7 +23,7 @@ from pnpladmm.restoration.policy import unit_of
 from pnpladmm.restore import restore_with
 from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
-from pnpladmm.tensors import InputError, one_line
+from pnpladmm.tensors import InputError, is_out_of_memory, one_line
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _words(job: Job, error: Exception) -> str:
     """What went wrong, for people."""
     if isinstance(error, InputError):
         return str(error)
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+    if is_out_of_memory(error):
         return f"{job.picture}: not enough memory: crop the picture, or close other programs"
     if isinstance(error, OSError):
         return f"{error.filename or job.picture}: {error.strerror or error}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pnpladmm.files import StrictFile
 from pnpladmm.gate import check_size
 from pnpladmm.pictures.arrays import axes_of, from_stack, to_stack
 from pnpladmm.pictures.metadata import NO_METADATA, Metadata
@@ -47,7 +48,7 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     native = raw.metadata.native
     if isinstance(native, Layout):
         array = array.astype(native.dtype)
-    with path.open("wb") as file:
+    with StrictFile(path) as file:
         np.save(file, np.ascontiguousarray(array), allow_pickle=False)
     return [], 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnpladmm.files import StrictFile
 from pnpladmm.pictures import exif
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.metadata import Resolution
@@ -40,12 +41,12 @@ def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:
     layout, block = raw.metadata.native, raw.metadata.exif
     ome = name.lower().endswith((".ome.tif", ".ome.tiff"))
     if not isinstance(layout, Layout):
-        _write_plain(path, raw, ome)
+        _write_plain(path, raw, name, ome)
         return exif.lost_in_tiff(block), 0
     planes = layout.planes(raw)
     notes = exif.lost_in_tiff(block)
     if not _written_as_it_was(path, planes, layout, block):
-        _write_plain(path, replace(raw, metadata=replace(raw.metadata, native=None)), ome)
+        _write_plain(path, replace(raw, metadata=replace(raw.metadata, native=None)), name, ome)
         return [*notes, "its layout is odd: it is written in a plain one, without the tags of its own"], 0
     _append_camera(path, block)
     if layout.compression not in LOSSLESS:
@@ -61,7 +62,7 @@ def _written_as_it_was(path: Path, planes: Array, layout: Layout, block: bytes |
     first = first | _exif_tags(block, layout.file_options["bigtiff"], texts=False)
     later = others[0] if others else {}
     try:
-        with raising(path.name), TiffWriter(path, **layout.file_options) as file:
+        with raising(path.name), StrictFile(path) as plain, TiffWriter(plain, **layout.file_options) as file:
             if all(page == later for page in others) and all(first.get(tag) == entry for tag, entry in later.items()):
                 # One call for all planes: uncompressed planes lie side by side, which ImageJ counts on in large files.
                 _write_planes(file, planes, layout, [(*entry, tag not in later) for tag, entry in first.items()])
@@ -92,7 +93,7 @@ def _write_planes(file: TiffWriter, planes: Array, layout: Layout, tags: list[An
     )
 
 
-def _write_plain(path: Path, raw: Raw, ome: bool) -> None:
+def _write_plain(path: Path, raw: Raw, name: str, ome: bool) -> None:
     """A picture that does not come from TIFF: colour interleaved, with the metadata that TIFF has tags for."""
     from tifffile import TiffWriter
 
@@ -108,7 +109,7 @@ def _write_plain(path: Path, raw: Raw, ome: bool) -> None:
             tags[tag] = (tag, kind, len(value), value)
     # Readers take pages of grey or RGB for what they are; channels have to be named.
     described = {"axes": axes, **(_ome_sizes(metadata.resolution) if ome else {})}
-    with raising(str(path)), TiffWriter(path, bigtiff=big, byteorder="<", ome=ome) as file:
+    with raising(name), StrictFile(path) as plain, TiffWriter(plain, bigtiff=big, byteorder="<", ome=ome) as file:
         file.write(
             np.ascontiguousarray(values),
             extratags=[(*entry, True) for entry in tags.values()],

@@ -9,15 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
-from pnpladmm.files import replacing
 from pnpladmm.gate import LONGEST_NUMBER, shown
 from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.registry import METHODS, method_class
 from pnpladmm.solvers.state import State
-from pnpladmm.tensor_files import read_tensors
+from pnpladmm.tensor_files import read_tensors, write_tensors
 from pnpladmm.tensors import InputError, one_line
 
 
@@ -46,8 +44,7 @@ def save_state(state: State, path: str | Path) -> None:
     # Clones, because safetensors refuses tensors that share memory (x and q of FISTA's first state).
     tensors = {name: value.detach().cpu().clone() for name, value in values.items() if isinstance(value, Tensor)}
     numbers = {name: json.dumps(value) for name, value in values.items() if isinstance(value, int | float)}
-    with replacing(path) as beside:
-        save_file(tensors, beside, metadata={**numbers, "state": _name(type(state))})
+    write_tensors(path, tensors, {**numbers, "state": _name(type(state))})
 
 
 def load_state(path: str | Path, device: str = "cpu") -> State:

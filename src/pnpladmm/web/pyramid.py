@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pnpladmm.files import replacing, write_text
+from pnpladmm.files import StrictFile, replacing, write_text
 from pnpladmm.pictures import Picture
 from pnpladmm.web.limits import Refused
 
@@ -55,7 +55,7 @@ def write_levels(picture: Picture, folder: Path, shades: Shades) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     level, count = _bottom(picture, shades), 0
     while True:
-        with replacing(folder / f"{count}.npy") as beside, beside.open("wb") as file:
+        with replacing(folder / f"{count}.npy") as beside, StrictFile(beside) as file:
             np.save(file, level)
         count += 1
         if max(level.shape[:2]) <= TILE:

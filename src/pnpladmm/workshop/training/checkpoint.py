@@ -13,23 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from pnpladmm.files import replacing, write_text
-from pnpladmm.tensor_files import read_tensors
+from pnpladmm.files import write_text
+from pnpladmm.tensor_files import read_tensors, write_tensors
 from pnpladmm.tensors import InputError
 
 
 def checkpoint_path(out: Path) -> Path:
     """The checkpoint of a training that writes its weights to `out`."""
     return out.with_name(out.stem + ".checkpoint.safetensors")
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, beside and renamed."""
-    with replacing(path) as beside:
-        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, beside, metadata)
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
