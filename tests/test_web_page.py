@@ -221,7 +221,7 @@ def test_every_way_to_say_what_the_blur_is(person: Person, tmp_path: Path) -> No
     person.complaints.clear()  # the browser notes the refusal as well
 
     person.click("Find it for me", role="radio")
-    person.click("From stars or beads", role="radio")
+    person.click("Stars or beads", role="radio")
     person.click("Find the blur")
     page.get_by_text("Found in the picture. It is expected").wait_for()
     assert person.sketch()["file"] is not None

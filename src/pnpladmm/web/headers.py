@@ -32,13 +32,13 @@ def pixels_by_header(path: Path) -> int | None:
             with path.open("rb") as file:
                 width, height = struct.unpack(">II", file.read(24)[16:])
             return int(width * height)
-        if suffix == ".jpg":
-            return _by_pillow(path)
         if suffix == ".tif":
             import tifffile
 
             with tifffile.TiffFile(path) as file:
                 return sum(math.prod(page.shape[:2]) for page in file.pages)
+        if suffix not in (".npy", ".fits", ".gz"):  # JPEG, WebP and their like
+            return _by_pillow(path)
     except InputError:
         raise
     except Exception:  # whoever reads it says what is wrong with it

@@ -9,9 +9,9 @@ from pnpladmm.estimate.way import make_way
 from pnpladmm.tensors import InputError
 
 WORDS = {
-    "blind": ("From the picture alone", "For camera shake. It looks for the path that explains all edges."),
-    "edges": ("From its edges", "For a lens out of focus. It measures how wide straight edges became."),
-    "points": ("From stars or beads", "For many points of light on a dark ground. It follows how they change over it."),
+    "blind": ("Whole picture", "For camera shake. It looks for the path that explains all edges."),
+    "edges": ("Edges", "For a lens out of focus. It measures how wide straight edges became."),
+    "points": ("Stars or beads", "For many points of light on a dark ground. It follows how they change over it."),
 }
 """Title and one line for each known way, the most usual one first."""
 
@@ -20,7 +20,7 @@ def offered() -> list[dict[str, str]]:
     """Name, title and one line of each way that can begin without a word from the user.
 
     >>> [way["title"] for way in offered() if way["name"] == "points"]
-    ['From stars or beads']
+    ['Stars or beads']
     """
     names = [name for name in WORDS if name in WAYS]
     names += [name for name in WAYS if name not in WORDS]
