@@ -125,7 +125,7 @@ def _run(jobs: list[Job], as_json: bool) -> None:
         typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failed}, indent=1))
     if any(outcome.status == Status.STOPPED.label for outcome in outcomes):
         raise typer.Exit(130)
-    if failures:
+    if failures or any(outcome.status == Status.WITHDRAWN.label for outcome in outcomes):
         raise typer.Exit(1)
 
 

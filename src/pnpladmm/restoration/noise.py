@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,13 +54,15 @@ class ResidualCheck:
     size: float
     """Its root mean square divided by the noise level: about 1 for a good fit."""
     correlation: float
-    """Mean correlation of neighbouring pixels: about 0 for a good fit."""
+    """Mean correlation of neighbouring pixels: about 0 for a good fit to white noise."""
+    white: bool = True
+    """Whether the noise was assumed to be white. JPEG and errors of the PSF leave smaller, correlated residuals."""
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Sentences for the user; empty where the residual looks like the assumed noise."""
         found = []
-        if self.correlation > STRUCTURED:
+        if self.white and self.correlation > STRUCTURED:
             found.append(
                 f"the residual is structured (neighbours correlate by {self.correlation:.2f}): "
                 "the PSF does not fit the picture, or the restoration is too smooth"
@@ -69,17 +72,17 @@ class ResidualCheck:
                 f"the residual is {self.size:.2f} times the assumed noise: the noise is stronger than given, "
                 "or the PSF does not fit"
             )
-        if self.size < TOO_SMALL:
+        if self.white and self.size < TOO_SMALL:
             found.append(
                 f"the residual is only {self.size:.2f} of the assumed noise: the noise seems weaker than given"
             )
         return tuple(found)
 
 
-def check_residual(problem: Problem, image: Tensor) -> tuple[ResidualCheck, ...]:
+def check_residual(problem: Problem, image: Tensor, is_white: Sequence[bool] = ()) -> tuple[ResidualCheck, ...]:
     """The check for each picture; none where the data term has no `mean_and_precision`.
 
-    `image` lies on the problem's own domain.
+    `image` lies on the problem's own domain. `is_white` says of each picture whether its noise is; by default it is.
     """
     y = problem.observed.double()
     expected = problem.data_term.mean_and_precision(problem.operator.forward(image).double(), y)
@@ -88,10 +91,11 @@ def check_residual(problem: Problem, image: Tensor) -> tuple[ResidualCheck, ...]
     mean, precision = expected
     white = (y - mean) * precision.double().sqrt()
     valid = (precision > 0).double().expand_as(white)
-    return tuple(_check(w, v) for w, v in zip(white, valid, strict=True))
+    kinds = is_white or [True] * len(y)
+    return tuple(_check(w, v, kind) for w, v, kind in zip(white, valid, kinds, strict=True))
 
 
-def _check(white: Tensor, valid: Tensor) -> ResidualCheck:
+def _check(white: Tensor, valid: Tensor, is_white: bool) -> ResidualCheck:
     mean = (white * valid).sum((-2, -1), keepdim=True) / valid.sum((-2, -1), keepdim=True).clamp_min(1)
     centred = (white - mean) * valid
     power = centred.square().sum() / valid.sum()
@@ -102,4 +106,4 @@ def _check(white: Tensor, valid: Tensor) -> ResidualCheck:
         / (valid[..., :, 1:] * valid[..., :, :-1]).sum().clamp_min(1),
     ]
     correlation = torch.stack(pairs).mean() / power.clamp_min(torch.finfo(torch.float64).tiny)
-    return ResidualCheck(float(power.sqrt()), float(correlation))
+    return ResidualCheck(float(power.sqrt()), float(correlation), is_white)

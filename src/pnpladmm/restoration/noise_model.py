@@ -67,6 +67,10 @@ class NoiseModel:
         """The noise of one picture of the batch."""
         return replace(self, **{name: getattr(self, name)[picture : picture + 1] for name in ("white", *PARTS)})
 
+    def has_other_parts(self, picture: int) -> bool:
+        """Whether this picture has more than the noise of the sensor: what is left is then smaller, and not white."""
+        return any(float(getattr(self, name)[picture]) > 0 for name in PARTS)
+
     def __str__(self) -> str:
         """One line, of 255."""
         return self.words()

@@ -16,6 +16,7 @@ from pnpladmm.pictures import Picture
 from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
+from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
 from pnpladmm.restoration.options import Options
@@ -43,6 +44,13 @@ class Done:
     """Its image lies on the picture's own domain."""
     checks: tuple[ResidualCheck, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the residuals show; those of pictures that are not returned do not matter."""
+        pairs = zip(self.checks, self.result.statuses, strict=False)
+        return tuple(words for check, status in pairs if status is not Status.WITHDRAWN for words in check.problems)
 
 
 def run(
@@ -58,9 +66,10 @@ def run(
     denoiser = chosen_denoiser(options)
     plan = _plan(given, operator, denoiser, options)
     operator = operator if plan is None else plan.operator(operator)
+    uncertainty = blur.uncertainty if isinstance(blur, Blur) else None
     done: list[Done] = []
     for pages in _pages(given, dead, variance, options):
-        done.append(_restore(pages, operator, denoiser, options, callback, plan))
+        done.append(_restore(pages, operator, denoiser, options, callback, plan, uncertainty))
         if done[-1].result.status is Status.STOPPED:
             break
     working = given.picture.to_linear() if options.linear else given.picture
@@ -93,8 +102,9 @@ def run(
                 (
                     *damage,
                     *failed,
+                    *(warning for d in done for warning in d.warnings),
                     *([wide] if wide else []),
-                    *(problem for check in checks for problem in check.problems),
+                    *(problem for d in done for problem in d.problems),
                 )
             )
         ),
@@ -184,30 +194,80 @@ def _restore(
     options: Options,
     callback: Callback | None,
     plan: Plan | None,
+    uncertainty: float | None = None,
 ) -> Done:
     prepared = prepare(pages, operator, options)
-    notes = list(prepared.notes)
+
+    def attempt(prepared: Prepared) -> tuple[Result, tuple[str, ...]]:
+        return one_run(prepared, denoiser, options, callback, plan)
+
+    if isinstance(options.method, str):
+        judged = never_worse(attempt, with_known_error(prepared, uncertainty), options.strength)
+    else:  # its parameters do not follow the noise level
+        nothing = torch.zeros(len(pages.picture.pixels), dtype=torch.bool)
+        result, divided = attempt(prepared)
+        judged = Judged(prepared, result, nothing, divided)
+    notes = [*prepared.notes, *judged.notes]
+    prepared, result = judged.prepared, judged.result
+    problem, method = prepared.problem, result.method
+    if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
+        notes.append(
+            f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
+        )
+        result = _certified(result.image, prepared, denoiser, options, callback)
+    is_jpeg = bool(pages.picture.metadata.jpeg_table)
+    white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
+    checks = check_residual(problem, result.image, white)
+    working = pages.picture.to_linear() if options.linear else pages.picture
+    result = returned(result, problem.crop_to_observed(result.image), working.pixels, judged.withdrawn)
+    return Done(prepared, result, checks, tuple(notes), judged.warnings)
+
+
+def one_run(
+    prepared: Prepared,
+    denoiser: Denoiser,
+    options: Options,
+    callback: Callback | None = None,
+    plan: Plan | None = None,
+) -> tuple[Result, tuple[str, ...]]:
+    """One run of the method, in its own units, with parameters for the noise level if it was given by its name.
+
+    The picture is on the problem's own domain and in the numbers of the observation. The notes say how it was divided.
+    """
     units = units_for(prepared, options)
-    problem = prepared.problem if units is None else units.problem(prepared.problem)
-    noise = prepared.noise if units is None else units.noise(prepared.noise)
-    callback = callback if units is None else units.callback(callback)
+    problem, noise, callback = _on_scale(units, prepared, callback)
     method = options.method
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, noise, options.strength, options.iterations)
     iterations = options.iterations or method.iterations_for(noise)
     result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback)
-    notes.extend(divided)
-    if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
-        notes.append(
-            f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
-        )
-        result = certify_from(result.image, problem, denoiser, noise, options.certify, options.strength, callback)
-    problem = prepared.problem
+    return _back(units, result), divided
+
+
+def _certified(
+    start: Tensor, prepared: Prepared, denoiser: Denoiser, options: Options, callback: Callback | None
+) -> Result:
+    """Certified iterations from a picture, in the units of the run before."""
+    units = units_for(prepared, options)
+    problem, noise, callback = _on_scale(units, prepared, callback)
     if units is not None:
-        state = replace(result.state, x=units.back(result.state.x))
-        result = replace(result, image=units.back(result.image), state=state)
-    checks = check_residual(problem, result.image)
-    return Done(prepared, replace(result, image=problem.crop_to_observed(result.image)), checks, tuple(notes))
+        start = (start - units.offset.to(start)) / units.scale.to(start)
+    return _back(units, certify_from(start, problem, denoiser, noise, options.certify, options.strength, callback))
+
+
+def _on_scale(
+    units: Units | None, prepared: Prepared, callback: Callback | None
+) -> tuple[Problem, Tensor, Callback | None]:
+    """The problem, the noise and the callback on the scale of the method."""
+    if units is None:
+        return prepared.problem, prepared.noise, callback
+    return units.problem(prepared.problem), units.noise(prepared.noise), units.callback(callback)
+
+
+def _back(units: Units | None, result: Result) -> Result:
+    if units is None:
+        return result
+    return replace(result, image=units.back(result.image), state=replace(result.state, x=units.back(result.state.x)))
 
 
 def units_for(prepared: Prepared, options: Options) -> Units | None:

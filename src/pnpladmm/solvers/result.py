@@ -32,6 +32,11 @@ class Status(Enum):
         "The changes or the optimality residual are still above the tolerance: allow more iterations if the last "
         "picture still improves.",
     )
+    WITHDRAWN = (
+        "withdrawn",
+        "Every restoration looked worse than the picture itself, which is returned. Check the PSF: its size, its "
+        "centre, whether it is turned or mirrored.",
+    )
     STOPPED = ("stopped", "The run was interrupted; the picture is the one of the last complete iteration.")
     DIVERGED = (
         "diverged",

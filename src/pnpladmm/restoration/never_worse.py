@@ -1,0 +1,145 @@
+"""Look at a restored picture before it is returned; restore again more gently, or return the observation.
+
+A PSF that does not fit, noise that is stronger than assumed and a strength that is too low all end in ringing. Its
+signs are measured without the truth, and the answer to all of them is a higher noise level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import Gaussian, WeightedGaussian
+from pnpladmm.restoration.policy import Prepared
+from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, expected_gain, known_error
+from pnpladmm.restoration.signs import detail_of, signs_of
+from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
+
+REPEATS = 2
+"""So many times a picture is restored again."""
+LEAST_GAIN = 0.25
+"""A picture that was doubted is returned if it is expected to be better than the observation by this much, in dB."""
+LARGEST_FACTOR, STRONGEST = 12.0, 0.5
+"""The noise level is raised by this factor at most, and not beyond this level."""
+ASKED = 0.7
+"""Who asks for less smoothing by `strength` gets it, up to a doubt of this much more."""
+
+Attempt: TypeAlias = Callable[[Prepared], tuple[Result, tuple[str, ...]]]
+"""A restoration and notes on it; its picture is on the problem's own domain and in the numbers of the observation."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The restoration that is returned, and what was found about it."""
+
+    prepared: Prepared
+    result: Result
+    withdrawn: Tensor
+    """True for pictures that are likely worse than the observation, (B,)."""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def with_known_error(prepared: Prepared, uncertainty: float | None) -> Prepared:
+    """The noise raised for a PSF whose relative error is known, such as that of an estimated blur."""
+    if not uncertainty or _raised_term(prepared.problem, torch.zeros(1)) is None:
+        return prepared
+    return raised(prepared, known_error(uncertainty, detail_of(prepared.problem), prepared.noise))
+
+
+def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> Judged:
+    """Restore, and restore again with a higher noise level where the picture shows that the data were trusted too much.
+
+    Only the annealed method is asked again: the rule was fitted to its pictures. What a picture gets does not depend on
+    its neighbours in a batch.
+    """
+    result, notes = attempt(prepared)
+    none = torch.zeros(prepared.problem.pictures, dtype=torch.bool)
+    if not isinstance(result.method, Annealed):
+        return Judged(prepared, result, none, notes)
+    allowed = DOUBTFUL + min(ASKED, max(0.0, -math.log(strength)))
+    before, doubted, withdrawn = prepared.noise, none, none
+    for left in range(REPEATS, -1, -1):
+        signs = None if result.status in BROKEN else signs_of(prepared.problem, result.image, prepared.noise)
+        if signs is None:
+            break
+        doubts = doubt(signs).cpu()
+        most = (LARGEST_FACTOR * before).clamp_max(STRONGEST)
+        again = (doubts >= allowed) & (prepared.noise < most).cpu()
+        doubted = doubted | again
+        withdrawn = doubted & ((expected_gain(signs).cpu() < LEAST_GAIN) | (doubts >= allowed))
+        if not left or not bool(again.any()):
+            break
+        factor = torch.where(again, doubts, 0.0).exp().to(prepared.noise)
+        level = torch.maximum(prepared.noise, torch.minimum(factor * prepared.noise, most))
+        prepared = raised(prepared, (level.square() - prepared.noise.square()).clamp_min(0).sqrt())
+        result, notes = attempt(prepared)
+    return Judged(prepared, result, withdrawn, notes, _words(before, prepared.noise, doubted & ~withdrawn, withdrawn))
+
+
+BROKEN = (Status.STOPPED, Status.DIVERGED, Status.NON_FINITE)
+"""Runs whose picture is not to be judged: nobody takes it for a good one."""
+
+
+def raised(prepared: Prepared, error: Tensor) -> Prepared:
+    """The same problem with independent noise of level `error` (B,) on top, which stands for errors of the PSF."""
+    noise, problem = prepared.noise, prepared.problem
+    term = _raised_term(problem, error)
+    assert term is not None
+    # The model is about the picture as it was given, the noise maybe about linear light.
+    share = (error / noise) * prepared.model.level
+    known = torch.zeros_like(share) if prepared.model.blur_error is None else prepared.model.blur_error
+    model = replace(prepared.model, blur_error=(known.square() + share.square()).sqrt())
+    problem = Problem(problem.observed, problem.operator, term)
+    return replace(prepared, problem=problem, noise=(noise.square() + error.square()).sqrt(), model=model)
+
+
+def returned(result: Result, image: Tensor, before: Tensor, withdrawn: Tensor) -> Result:
+    """The result with the observation `before` instead of the pictures that are withdrawn."""
+    if not bool(withdrawn.any()):
+        return replace(result, image=image)
+    nothing = Certificate(Level.OUTSIDE, "the restoration was withdrawn: this is the picture that was given", ())
+    flags = withdrawn.tolist()
+    return replace(
+        result,
+        image=torch.where(withdrawn.to(image.device).view(-1, 1, 1, 1), before.to(image), image),
+        statuses=tuple(Status.WITHDRAWN if w else s for w, s in zip(flags, result.statuses, strict=True)),
+        certificates=tuple(nothing if w else c for w, c in zip(flags, result.certificates, strict=True)),
+    )
+
+
+def _raised_term(problem: Problem, error: Tensor) -> Gaussian | WeightedGaussian | None:
+    term, y = problem.data_term, problem.observed
+    if isinstance(term, Gaussian):
+        sigma = torch.as_tensor(term.sigma, dtype=torch.float64, device=y.device).reshape(-1)
+        return Gaussian((sigma.square() + error.to(sigma).square()).sqrt())
+    if isinstance(term, WeightedGaussian):
+        precision = term.precision_of(y).expand_as(y)
+        return WeightedGaussian(precision / (1 + precision * error.to(precision).square().view(-1, 1, 1, 1)))
+    return None
+
+
+def _words(before: Tensor, after: Tensor, raised: Tensor, withdrawn: Tensor) -> tuple[str, ...]:
+    """What users are told; noise levels of 255."""
+    found = []
+    if bool(raised.any()):
+        levels = [
+            f"{255 * float(a):.1f} instead of {255 * float(b):.1f}"
+            for a, b, r in zip(after, before, raised, strict=True)
+            if r
+        ]
+        found.append(
+            "the PSF does not fit the picture, or the noise is stronger than assumed: restored more gently, with a "
+            f"noise level of {', '.join(levels)} of 255"
+        )
+    if bool(withdrawn.any()):
+        found.append(
+            "every restoration looks worse than the picture itself, which is returned: the PSF does not fit, or it is "
+            "not centred, turned or mirrored, or the noise is stronger than assumed"
+        )
+    return tuple(found)
