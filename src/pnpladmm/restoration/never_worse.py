@@ -70,7 +70,7 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
             break
         doubts = doubt(signs).cpu()
         most = (LARGEST_FACTOR * before).clamp_max(STRONGEST)
-        again = (doubts >= allowed) & (prepared.noise < most).cpu()
+        again = (doubts >= allowed) & (prepared.noise < 0.99 * most).cpu()
         doubted = doubted | again
         withdrawn = doubted & ((expected_gain(signs).cpu() < LEAST_GAIN) | (doubts >= allowed))
         if not left or not bool(again.any()):

@@ -17,25 +17,27 @@ LEAST = 0.1
 """This share of the noise level is added where a detail could be 0."""
 
 
-GAIN = (0.44, -2.11, -1.05)
-"""Of `expected_gain`: constant, doubt, logarithm of the unexplained share of the detail."""
+GAIN = (-3.73, -1.63, -3.05, -1.45)
+"""Of `expected_gain`: constant, doubt, logarithms of the unexplained share of the detail and of the residual."""
 
 
 def doubt(signs: Signs) -> Tensor:
     """The logarithm of the factor by which the noise level should be higher, (B,), 0 where it is high enough.
 
-    Ringing goes beyond the range of the observation; it has much detail for the detail of the observation, but few
-    sharp edges.
+    Ringing goes beyond both ends of the range of the observation; it has much detail for the detail of the observation,
+    but few sharp edges.
     """
     level = signs.level
     least = LEAST * level
+    # Stars and thin strokes are rightly brighter or darker than anything observed; ringing goes beyond both ends.
+    beyond = 2**0.5 * torch.minimum(signs.below, signs.above)
     value = (
-        2.456
-        + 1.34 * (signs.beyond / level + 0.05).log()
-        - 0.60 * (signs.detail / level + LEAST).log()
-        + 0.921 * ((signs.detail + least) / (signs.detail_before + least)).log()
-        - 0.37 * (signs.peaked + 1).log()
-        - 0.786 * ((signs.curvature + least) / (signs.curvature_before + least)).log()
+        3.116
+        + 1.076 * (beyond / level + 0.05).log()
+        - 0.365 * (signs.detail / level + LEAST).log()
+        + 1.118 * ((signs.detail + least) / (signs.detail_before + least)).log()
+        - 0.849 * (signs.peaked + 1).log()
+        - 0.628 * ((signs.curvature + least) / (signs.curvature_before + least)).log()
     )
     return torch.nn.functional.softplus(value, beta=4)
 
@@ -55,5 +57,6 @@ def expected_gain(signs: Signs) -> Tensor:
 
     A wrong PSF, restored gently, leaves much of the detail of the observation unexplained.
     """
-    unexplained = signs.residual / signs.detail_before.clamp_min(LEAST * signs.level)
-    return GAIN[0] + GAIN[1] * doubt(signs).clamp_max(3) + GAIN[2] * unexplained.clamp_min(1e-3).log()
+    share = (signs.residual / signs.detail_before.clamp_min(1e-300)).clamp(1e-3, 10)
+    size = (signs.residual / signs.level).clamp(1e-3, 10)
+    return GAIN[0] + GAIN[1] * doubt(signs).clamp_max(3) + GAIN[2] * share.log() + GAIN[3] * size.log()

@@ -28,8 +28,10 @@ class Signs:
     """The noise level of the restoration."""
     residual: Tensor
     """`y - Hx`."""
-    beyond: Tensor
-    """How far pixels lie beyond the darkest and the brightest of the observation."""
+    below: Tensor
+    """How far pixels lie below the darkest of the observation."""
+    above: Tensor
+    """How far pixels lie above the brightest of the observation."""
     detail: Tensor
     """Detail of the restored picture."""
     detail_before: Tensor
@@ -61,7 +63,8 @@ def signs_of(problem: Problem, image: Tensor, level: Tensor) -> Signs | None:
     return Signs(
         level=level.double(),
         residual=_rms(y - mean, counts),
-        beyond=_rms((x - high).clamp_min(0) + (low - x).clamp_min(0), counts),
+        below=_rms((low - x).clamp_min(0), counts),
+        above=_rms((x - high).clamp_min(0), counts),
         detail=_rms(_detail(x), counts),
         detail_before=_rms(_detail(y), counts),
         curvature=_mean(bends.abs(), inner),
