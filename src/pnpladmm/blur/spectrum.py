@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import j1
 
 from pnpladmm.blur.arrays import Array
 
@@ -111,6 +110,8 @@ def transfer_of(kind: str, values: tuple[float, ...], spectrum: Spectrum) -> Arr
 
 def _kernel(kind: str, values: tuple[float, ...], fx: Array, fy: Array) -> Array:
     """The transform of a disc, a Gaussian, or a line one pixel wide (angles from the right towards the top)."""
+    from scipy.special import j1  # slow to import
+
     if kind == "defocus":
         z = 2 * np.pi * values[0] * np.hypot(fx, fy)
         return np.where(z < 1e-6, 1.0, 2 * j1(z) / z.clip(1e-12))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import erf
 
 from pnpladmm.blur.arrays import Array
 
@@ -56,6 +55,8 @@ class Measured:
 
 def gaussian_step(distance: Array, sigma: float) -> Array:
     """A step from 0 to 1, blurred by a Gaussian."""
+    from scipy.special import erf  # slow to import
+
     result: Array = 0.5 + 0.5 * erf(distance / (np.sqrt(2) * max(sigma, 1e-6)))
     return result
 

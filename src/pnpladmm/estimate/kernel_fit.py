@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from pnpladmm.blur.arrays import Array
 
@@ -145,6 +144,8 @@ def _roughness(side: int) -> Array:
 
 def _nonnegative(matrix: Array, right: Array, start: Array | None = None) -> Array:
     """`min 1/2 k^T M k - r^T k` over `k >= 0`, `sum k = 1`, by block principal pivoting (Judice and Pires)."""
+    from scipy.linalg import cho_factor, cho_solve  # slow to import
+
     weight = 10 * float(np.diag(matrix).max())
     matrix = matrix + weight
     right = right + weight
