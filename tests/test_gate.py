@@ -473,3 +473,35 @@ def test_tiff_layouts_survive(kind: str, pages: int, tmp_path: Path) -> None:
     second = pl.read_picture(tmp_path / "b.tif")
     assert torch.equal(first.pixels, second.pixels)
     assert first.colour == second.colour
+
+
+@pytest.mark.parametrize(
+    "numbers", ['{"step": NaN}', '{"step": 2.5}', '{"seconds": -1}', '{"rate_factor": 0}', "[", "5"]
+)
+def test_checkpoints_with_odd_numbers(numbers: str, tmp_path: Path) -> None:
+    from pnpladmm.workshop.training.checkpoint import Parts, read_checkpoint, write_checkpoint
+
+    network = torch.nn.Linear(2, 2)
+    parts = Parts(network, torch.nn.Linear(2, 2), torch.optim.AdamW(network.parameters()), torch.Generator())
+    path = tmp_path / "c.safetensors"
+    write_checkpoint(path, parts, {"step": 3.0, "loss": float("nan")}, {})
+    assert read_checkpoint(path, parts)[0]["step"] == 3
+    content = path.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"]["numbers"] = numbers
+    head = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + content[8 + length :])
+    refused(lambda: read_checkpoint(path, parts), "c.safetensors")
+
+
+def test_oversampled_psfs_of_one_row() -> None:
+    refused(lambda: pl.as_blur(np.ones((3, 1, 9)), SIZE, index=0, oversampling=2), "two or more along each side")
+
+
+def test_the_largest_floats_survive(tmp_path: Path) -> None:
+    for kind in (np.float32, np.float64):
+        values = np.array([[1.0, np.finfo(kind).max], [0.5, -1e30]], kind)
+        np.save(tmp_path / "a.npy", values)
+        pl.write_picture(tmp_path / "b.npy", pl.read_picture(tmp_path / "a.npy"))
+        assert np.array_equal(np.load(tmp_path / "b.npy")[0, 1], values[0, 1])

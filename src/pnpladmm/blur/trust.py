@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pnpladmm.blur.arrays import Array
+from pnpladmm.gate import parse_json
 from pnpladmm.tensors import InputError
 
 
@@ -76,8 +77,8 @@ class Estimate:
         return json.dumps(
             {
                 "way": self.way,
-                "residual": self.residual,
-                "agreement": self.agreement,
+                "residual": _finite(self.residual),
+                "agreement": _finite(self.agreement),
                 "places": self.places.tolist(),
                 "confidence": self.confidence.tolist(),
                 "warnings": list(self.warnings),
@@ -88,7 +89,7 @@ class Estimate:
     def from_text(cls, text: str) -> Estimate:
         """The record that `to_text` wrote."""
         try:
-            values = json.loads(text)
+            values = parse_json("estimate", text, "what write_blur writes")
             return cls(
                 str(values["way"]),
                 _number(values["residual"]),
@@ -97,7 +98,7 @@ class Estimate:
                 np.asarray(values["confidence"], dtype=np.float64),
                 tuple(values["warnings"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise InputError(f"estimate: not what write_blur writes ({type(error).__name__}: {error})") from None
 
     def sentence(self) -> str:
@@ -118,6 +119,11 @@ def check_uncertainty(value: Any) -> float | None:
     if not math.isfinite(number) or number < 0:
         raise InputError(f"uncertainty = {number:g}: give the relative l2 error of the PSF, 0 or more")
     return number
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _number(value: Any) -> float | None:

@@ -127,7 +127,7 @@ def _own_settings(metadata: Mapping[str, str], path: Path) -> OwnSettings:
     """The settings of the annealed method in the card of a weight file; {} where it has no such card."""
     try:
         card = json.loads(metadata.get("card", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     settings = card.get("settings", {}) if isinstance(card, dict) else {}
     try:
@@ -136,7 +136,7 @@ def _own_settings(metadata: Mapping[str, str], path: Path) -> OwnSettings:
             for method, rows in settings.items()
             if method.startswith("fast-") and rows
         }
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         raise InputError(f"{path}: its card holds settings that cannot be read: give other weights") from None
     for method, rows in found.items():
         numbers = [value for row in rows.values() for value in row.values()]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpladmm.files import write_text
+from pnpladmm.gate import Field, take
 from pnpladmm.tensor_files import read_tensors, write_tensors
 from pnpladmm.tensors import InputError
 
@@ -35,9 +36,20 @@ def read_card(metadata: Mapping[str, str], path: Path) -> dict[str, Any]:
     """The card in the metadata of a weight file; {} if it has none."""
     try:
         card: dict[str, Any] = json.loads(metadata.get("card", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path}: its card is not JSON: give a file that was written by a training") from None
     return card
+
+
+LONGEST = 10_000
+"""Characters of the numbers of a checkpoint."""
+NUMBERS = {
+    "step": Field(int, 0, 10**12, default=0),
+    "seconds": Field(float, 0, 1e12, default=0.0),
+    "rate_factor": Field(float, 1e-30, 1, default=1.0),
+    "loss_scale": Field(float, 1e-30, 1e30, default=1.0),
+}
+"""What a training counts with; its loss may be anything."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +93,19 @@ def read_checkpoint(path: Path, parts: Parts) -> tuple[dict[str, float], dict[st
     if saved != wanted:
         raise InputError(f"{path}: a checkpoint of {saved}, not of {wanted}: move it away to begin anew")
     try:
-        numbers = {str(key): float(value) for key, value in json.loads(metadata["numbers"]).items()}
+        numbers = {str(key): float(value) for key, value in json.loads(metadata["numbers"][:LONGEST]).items()}
+        for key, field in NUMBERS.items():
+            take(str(path), numbers, key, field)
         saved_generator = tensors["generator"].to(torch.uint8)
-    except (KeyError, ValueError, AttributeError):
+        network.load_state_dict({key: tensors[f"network.{key}"] for key in expected})
+        parts.average.load_state_dict({key: tensors[f"average.{key}"] for key in expected})
+        _load_optimizer(optimizer, network, tensors)
+        if saved_generator.numel() == generator.get_state().numel():  # otherwise it comes from another kind of device
+            generator.set_state(saved_generator)
+    except InputError:
+        raise
+    except (KeyError, ValueError, AttributeError, TypeError, RuntimeError, OverflowError):
         raise InputError(f"{path}: not a checkpoint of a training: move it away to begin anew") from None
-    network.load_state_dict({key: tensors[f"network.{key}"] for key in expected})
-    parts.average.load_state_dict({key: tensors[f"average.{key}"] for key in expected})
-    _load_optimizer(optimizer, network, tensors)
-    if saved_generator.numel() == generator.get_state().numel():  # otherwise it comes from another kind of device
-        generator.set_state(saved_generator)
     extra = {key.removeprefix("more."): value for key, value in tensors.items() if key.startswith("more.")}
     return numbers, extra
 
