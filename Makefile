@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format docs bill audit
+.PHONY: demo test test-deepinv lint format docs bill audit
 
 .venv/ready: pyproject.toml weights/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -14,6 +14,11 @@ demo: .venv/ready
 
 test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+# With deepinv installed, which the other tests do without.
+test-deepinv: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[deepinv]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_deepinv.py tests/test_bench.py src/pnpladmm/deepinv.py -k deepinv
 
 lint: .venv/ready
 	$(BIN)/ruff check

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 import skimage.data
 import torch
 from torch import Tensor
 
+import pnpladmm as pl
+from pnpladmm.blur import motion
 from pnpladmm.deepinv import load_deepinv, to_reconstructor
 from pnpladmm.workshop.bench.deepinv_solvers import deepinv_drunet
 
@@ -37,10 +38,11 @@ def pictures(size: int) -> Tensor:
     return torch.stack(found)
 
 
-def kernel(index: int = 1) -> Tensor:
-    """(1, 1, k, k)."""
-    values = scipy.io.loadmat(KERNELS)["kernels"][0, index]
-    return torch.from_numpy(values / values.sum()).float()[None, None]
+def kernel(size: int) -> Tensor:
+    """(1, 1, k, k): the second of Levin's kernels as in the example; a straight motion where its file is not there."""
+    if KERNELS.exists():
+        return pl.read_blur(KERNELS, (size, size), index=1).kernels[:1].flatten(0, -3)[:1, None].float()
+    return motion(15, 30)[None, None].float()
 
 
 def best_time(run: Callable[[], Tensor], repeats: int) -> tuple[Tensor, float]:
@@ -63,7 +65,7 @@ def main() -> None:
     torch.manual_seed(0)
     x = pictures(options.size)
     noise = deepinv.physics.GaussianNoise(sigma=NOISE)
-    physics = deepinv.physics.BlurFFT(img_size=tuple(x.shape[1:]), filter=kernel(), noise_model=noise)
+    physics = deepinv.physics.BlurFFT(img_size=tuple(x.shape[1:]), filter=kernel(options.size), noise_model=noise)
     y = physics(x)
     levels, steps, calls = deepinv.optim.dpir.get_DPIR_params(NOISE, device="cpu")
     dpir = deepinv.optim.HQS(
