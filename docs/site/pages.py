@@ -35,7 +35,7 @@ def _links(app: Any, name: str, source: list[str]) -> None:
     """In the repository, links lead to files. In the site they lead to the pages that wrap these files."""
     if name in WRAPPED:
         text = (ROOT / WRAPPED[name]).read_text(encoding="utf-8")
-        source[0] = text.replace("](docs/", "](").replace("](../docs/", "](")
+        source[0] = text.replace("](docs/", "](").replace("](../docs/", "](").replace("](../README.md)", "](index.md)")
     depth = "../" * name.count("/")
     for page, file in WRAPPED.items():
         source[0] = source[0].replace(f"]({depth}../{file}", f"]({depth}{page}.md")
