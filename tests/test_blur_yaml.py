@@ -21,7 +21,7 @@ from blur_cases import (
     shown,
     unit,
 )
-from pnpladmm.blur import Blur, defocus, describe, draw_blur, gaussian, motion, read_blur
+from pnpladmm.blur import Blur, as_blur, defocus, describe, draw_blur, gaussian, motion, read_blur
 from pnpladmm.blur.describe import fwhm
 from pnpladmm.tensors import InputError
 
@@ -209,3 +209,37 @@ def test_the_norm_of_a_signed_blur_lies_between_the_bounds() -> None:
     bound = norm_bound(blur, True)
     assert bound is not None
     assert 0.9 * norm < float(bound.lower) <= norm <= float(bound.upper) < 3 * norm
+
+
+def test_a_kernel_for_each_channel(tmp_path: Path) -> None:
+    np.save(tmp_path / "psf.npy", KERNEL)
+    text = "channels:\n  - kernel: psf.npy\n  - gaussian: {sigma: 1.5}\n"
+    (tmp_path / "blur.yaml").write_text(text)
+    blur = read_blur(tmp_path / "blur.yaml", size=SIZE)
+    found = blur.psf_at(20, 20)
+    assert found.shape[0] == 2
+    wider = found.shape[-1] // 2 - KERNEL.shape[-1] // 2  # as large as the larger kernel, centres aligned
+    assert np.subtract(centroid(found[0].numpy()), wider) == pytest.approx(centroid(KERNEL), abs=1e-6)
+    assert fwhm(found[1].numpy()) == pytest.approx(1.5 * 2.3548, rel=0.03)
+    point = torch.zeros(1, 2, *SIZE)
+    point[..., 20, 20] = 1
+    seen = blur.operator("zero").forward(point)
+    assert float((seen[0, 0] - seen[0, 1]).abs().max()) > 0.01
+    with pytest.raises(InputError, match="channels"):
+        blur.operator("zero").forward(torch.zeros(1, 3, *SIZE))
+
+
+def test_a_kernel_for_each_of_two_channels_in_python() -> None:
+    kernels = np.stack([KERNEL, KERNEL.T])[None]
+    found = as_blur(kernels, SIZE).psf_at(20, 20).numpy()
+    assert found.shape[0] == 2
+    np.testing.assert_allclose(found[1], found[0].T, atol=1e-12)
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("wrong", ["channels: 3", "channels: [{kernel: psf.npy}]", "channels: [1, 2]"])
+def test_channels_that_are_no_list_of_kernels(tmp_path: Path, wrong: str) -> None:
+    np.save(tmp_path / "psf.npy", KERNEL)
+    (tmp_path / "blur.yaml").write_text(wrong)
+    with pytest.raises(InputError, match="channel"):
+        read_blur(tmp_path / "blur.yaml", size=SIZE)

@@ -33,9 +33,10 @@ def from_array(name: str, array: Array, options: Options) -> Blur:
         return kernel_bank(name, array, options)
     if array.ndim == 3 and array.shape[0] == array.shape[1] and array.shape[2] == 1 and options.index is None:
         array = array[..., 0]  # (k, k, 1), a grey picture of a kernel
+    stack = array.ndim == 4
     if array.ndim >= 3 and not has_colours_last(array):
         array = _chosen(name, array, options)
-    return single_kernel(name, array, options)
+    return single_kernel(name, array, options, with_alpha=not stack)
 
 
 def stacked(name: str, kernels: Iterable[Any], options: Options) -> tuple[Array, Options]:

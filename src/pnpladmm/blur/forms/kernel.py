@@ -12,14 +12,16 @@ from pnpladmm.blur.options import Options
 from pnpladmm.tensors import InputError
 
 
-def single_kernel(name: str, array: Array, options: Options) -> Blur:
+def single_kernel(name: str, array: Array, options: Options, with_alpha: bool = True) -> Blur:
     """(k, k), or (k, k, 3) with a kernel for each colour. The centre is index `k // 2`.
+
+    `with_alpha`: the last of 2 or 4 channels is alpha, as in pictures of kernels; else it is a kernel, too.
 
     Oversampled kernels are taken at the centres of the detector's pixels, their origin in the middle.
     """
     size = options.needed_size(name, "one kernel")
     notes: list[str] = []
-    kernel = channels_first(name, array, notes)
+    kernel = channels_first(name, array, notes, with_alpha)
     kh, kw = kernel.shape[-2:]
     factors = options.factors()
     if factors is None and options.scales() is None and (kh >= size[0] and kw >= size[1]) and kh * kw > 1:
@@ -53,7 +55,7 @@ def has_colours_last(array: Array) -> bool:
     return array.ndim == 3 and array.shape[-1] <= 4 < min(array.shape[:2])
 
 
-def channels_first(name: str, array: Array, notes: list[str]) -> Array:
+def channels_first(name: str, array: Array, notes: list[str], with_alpha: bool = True) -> Array:
     """(k, k), (1, k, k), (k, k, 1), (k, k, 3) or, with alpha dropped, (k, k, 2 or 4), as (C, k, k)."""
     if array.ndim == 3 and array.shape[0] == 1:
         return array
@@ -62,7 +64,7 @@ def channels_first(name: str, array: Array, notes: list[str]) -> Array:
     if array.ndim != 3 or array.shape[-1] > 4:
         raise InputError(f"{name}: has shape {array.shape}: give one kernel (k, k)")
     channels = np.moveaxis(array, -1, 0)
-    if len(channels) in (2, 4):
+    if with_alpha and len(channels) in (2, 4):
         channels = channels[:-1]
         notes.append("the alpha channel is ignored")
     if all(np.array_equal(channels[0], c) for c in channels[1:]):

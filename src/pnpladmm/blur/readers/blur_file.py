@@ -13,6 +13,12 @@
       - rectangle: [300, 0, 400, 120]
         motion: auto                            # length and angle are found in the picture; defocus, gaussian too
 
+or one kernel for each channel of the picture, in their order, everywhere in the picture:
+
+    channels:
+      - kernel: dapi.tif
+      - gaussian: {sigma: 1.6}
+
 or, in place of regions, one of the other forms with its settings, so that one file says it all:
 
     kernels: beads.tif      kernels: bank.npy       map: depth.npy        blur: field.psf
@@ -28,8 +34,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from pnpladmm.blur.arrays import Array
+from pnpladmm.blur.conditioning import crop_margins, same_size
 from pnpladmm.blur.forms.regions import check_region_options, from_regions
 from pnpladmm.blur.model import Blur
 from pnpladmm.blur.options import Options
@@ -55,6 +63,7 @@ SETTINGS = (
     *("recentre", "background", "oversampling", "psf_scale", "tolerance", "most"),
 )
 FORMS = ("blur", "kernels", "map")
+MOST_CHANNELS = 16
 LARGEST = 1 << 16
 """Bytes; a blur file is a page."""
 
@@ -72,6 +81,8 @@ class BlurFileReader:
     def read(self, path: Path, options: Options) -> Blur:
         """The blur that it describes, or the one in the file that it names."""
         content = content_of(path)
+        if "channels" in content:
+            return _read_channels(path, content, options)
         forms = [form for form in FORMS if form in content]
         if not forms:
             return _read_regions(path, content, options)
@@ -97,6 +108,26 @@ def _read_named(path: Path, form: str, content: dict[str, Any], options: Options
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return read_file(target, options)
+
+
+def _read_channels(path: Path, content: dict[str, Any], options: Options) -> Blur:
+    """The blur with a kernel for each channel."""
+    check_keys(f"{path}", content, ("channels",))
+    check_region_options(str(path), options)
+    size = options.needed_size(str(path), "a kernel for each channel")
+    entries = content["channels"]
+    if not isinstance(entries, list) or not 2 <= len(entries) <= MOST_CHANNELS:
+        raise InputError(f"{path}: channels: give a list with a kernel for each channel, 2 to {MOST_CHANNELS}")
+    notes: list[str] = []
+    kernels = []
+    for count, entry in enumerate(entries, 1):
+        found = kernel(path, f"channel {count}", entry, options, notes)
+        if len(found) != 1:
+            raise InputError(f"{path}: channel {count}: its kernel has {len(found)} channels: give a grey one")
+        kernels.append(found)
+    bank, cropped = crop_margins(same_size(kernels).transpose(1, 0, 2, 3))
+    source = f"a kernel for each of {len(kernels)} channels"
+    return Blur(torch.from_numpy(bank), torch.ones(1, *size), "convolve-then-weight", (*notes, *cropped), source)
 
 
 def content_of(path: Path) -> dict[str, Any]:
