@@ -23,7 +23,7 @@ FEWEST = 0.3
 """Share of the pixels that must have data below saturation."""
 BLOCK = 4
 """Fields along each side of the chessboard that splits the picture in two halves."""
-DOUBTFUL = 0.4
+DOUBTFUL = 0.9
 """Relative difference of the kernels of two halves of a picture at which the confidence is 1/2."""
 
 
