@@ -10,6 +10,7 @@ coefficients `c` and the noise are fitted to `log S` as Student's t with 4 degre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,12 +47,13 @@ class Spectrum:
 
         `transfer` is `|K|^2` in the cells.
         """
-        basis, weight = self._basis(), 1 / (1 / self.count.clip(1) + MISFIT)
+        basis, weight = self._basis, 1 / (1 / self.count.clip(1) + MISFIT)
         seen = np.log(self.power + 1e-300)
         floor = float(np.log(np.percentile(self.power, 3) + 1e-300))
         c = MEAN.copy()
         c[0] = np.log(self.power[np.hypot(self.fx, self.fy) < 0.15].mean() + 1e-300)
         precision = CORRELATED / SPREAD**2
+        left = seen
         for step in range(STEPS + 1):
             scene = transfer * np.exp((basis @ c[:-1]).clip(-60, 60))
             noise = np.exp(floor + c[-1])
@@ -66,6 +68,7 @@ class Spectrum:
         value = -(TAILS + 1) / 2 * np.log1p(left**2 * weight / TAILS).sum()
         return float(value - 0.5 * (precision * (c - MEAN) ** 2).sum())
 
+    @cached_property
     def _basis(self) -> Array:
         turn = np.arctan2(self.fy, self.fx)
         fall = np.log(np.hypot(self.fx, self.fy) / 0.1)
