@@ -60,7 +60,6 @@ def previews(person: Person, folder: Path) -> dict[str, Any]:
     length = person.page.get_by_role("slider", name="Length", exact=False)
     for number in range(PREVIEWS):
         length.fill(str(480 + 10 * number))
-        person.page.wait_for_selector("#preview-box[data-state=working]")
         person.previewed()
         taken.append(float(person.page.get_attribute("#preview-box", "data-seconds") or "nan"))
     return {"first, s": first, "median, s": statistics.median(taken), "longest, s": max(taken)}
