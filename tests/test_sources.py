@@ -182,3 +182,16 @@ def test_operators_of_which_nothing_is_known_are_refused() -> None:
 def test_numbers_that_cannot_be_used_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(pl.InputError, match=next(iter(wrong))):
         pl.Sources(**wrong)  # type: ignore[arg-type]
+
+
+def test_richardson_lucy_takes_psfs_with_a_few_negative_values() -> None:
+    problem, _ = star_problem([(32.0, 32.0, 3e4)])
+    kernel = gaussian((0, 0)) - 2e-4
+    blur = pl.SpatiallyVaryingBlur((kernel / kernel.sum())[None], torch.ones(1, 64, 64), boundary="replicate")
+    x = pl.solve(pl.Problem(problem.observed, blur, problem.data_term), pl.RichardsonLucy(), 30).image
+    assert float(x.min()) >= 0
+    assert float(x.max()) > 2 * float(problem.observed.max())
+    assert measured(x, 32, 32)[0] == pytest.approx(3e4, rel=0.06)
+    wild = pl.SpatiallyVaryingBlur((kernel - 0.002)[None], torch.ones(1, 64, 64), boundary="replicate")
+    with pytest.raises(pl.InputError, match="negative entries"):
+        pl.solve(pl.Problem(problem.observed, wild, problem.data_term), pl.RichardsonLucy(), 3)
