@@ -9,6 +9,14 @@ import sys
 TRIM_THRESHOLD, MMAP_MAX = -1, -4
 
 
+def give_back() -> None:
+    """Give memory that is free at this moment back to the system, where a large work begins that needs little."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
 def keep_memory() -> bool:
     """Keep freed memory for the next picture instead of giving it back to the system.
 

@@ -25,6 +25,9 @@ EXTRAS = {
     "pycocotools": "experiments",
     "torchmetrics": "experiments",
     "deepinv": "deepinv",
+    "zarr": "scale",
+    "dask": "scale",
+    "distributed": "scale",
     "fastapi": "web",
     "uvicorn": "web",
 }

@@ -82,8 +82,8 @@ def as_blur(thing: Any, size: tuple[int, int] | None = None, **settings: Unpack[
         said = [name for name, value in settings.items() if value is not None]
         if said:
             raise InputError(f"blur: a Blur is complete: leave out {', '.join(said)}")
-        return fitting("blur", thing, options.size)
-    return fitting("blur", _from_memory(thing, options), options.size)
+        return fitting("blur", thing, options)
+    return fitting("blur", _from_memory(thing, options), options)
 
 
 def _from_memory(thing: Any, options: Options) -> Blur:

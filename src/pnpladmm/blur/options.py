@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
+import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
@@ -19,6 +20,8 @@ from pnpladmm.tensors import InputError
 
 Kind: TypeAlias = Literal["gaussian", "defocus", "motion"]
 Size: TypeAlias = tuple[int, int]
+Window: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+"""Rows and columns of a part of the picture, each as (first, one after the last)."""
 FileOrArray: TypeAlias = str | Path | npt.ArrayLike | Tensor
 
 
@@ -37,6 +40,7 @@ class Settings(TypedDict, total=False):
     oversampling: float | tuple[float, float] | None
     psf_scale: float | tuple[float, float] | None
     picture_scale: PixelScale | None
+    window: Window | None
     pixels: Tensor | None
     tolerance: float
     most: int | None
@@ -77,6 +81,9 @@ class Options:
         finely. The light in each pixel of the picture is summed. If not given, the sizes in the headers are compared.
     picture_scale : PixelScale, optional
         Size of the picture's pixels, as its header states it.
+    window : ((int, int), (int, int)), optional
+        Rows and columns of the part of the picture that the blur is for. Models of the place (one kernel, PSFEx, grids
+        and scattered PSFs) are evaluated there alone, and never on the whole picture.
     pixels : Tensor (.., H, W), optional
         The blurred picture; regions whose blur is `auto` need it.
     tolerance : float
@@ -98,6 +105,7 @@ class Options:
     oversampling: float | tuple[float, float] | None = None
     psf_scale: float | tuple[float, float] | None = None
     picture_scale: PixelScale | None = None
+    window: Window | None = None
     pixels: Tensor | None = None
     tolerance: float = 0.01
     most: int | None = None
@@ -146,6 +154,11 @@ class Options:
         """Refuse `psf_scale` for what lies on the picture's own pixels."""
         if self.psf_scale is not None:
             raise InputError(f"{name}: psf_scale: {what} states sizes in pixels of the picture: leave psf_scale out")
+
+    def places(self, size: Size) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Rows and columns of the pixels that weights are needed on: all, or those of the window."""
+        rows, columns = self.window or ((0, size[0]), (0, size[1]))
+        return np.arange(*rows, dtype=np.float64), np.arange(*columns, dtype=np.float64)
 
     def needed_size(self, name: str, what: str) -> Size:
         """The picture's size, for a model that is defined on any field."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,7 +12,7 @@ import torch
 
 import pnpladmm.blur.readers  # noqa: F401  # registers the readers of this package
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.options import Options, Settings, Size
+from pnpladmm.blur.options import Options, Settings
 from pnpladmm.blur.registry import read_file
 from pnpladmm.files import replacing
 from pnpladmm.gate import exists
@@ -65,7 +66,7 @@ def read_blur(path: str | Path, size: tuple[int, int] | None = None, **settings:
         path = Path(numbered[1])
         settings["index"] = int(numbered[2])
     options = Options(size=size, **settings)
-    return fitting(str(path), read_file(path, options), options.size)
+    return fitting(str(path), read_file(path, options), options)
 
 
 def write_blur(path: str | Path, blur: Blur) -> None:
@@ -106,8 +107,15 @@ def write_blur(path: str | Path, blur: Blur) -> None:
         )
 
 
-def fitting(name: str, blur: Blur, size: Size | None) -> Blur:
-    """The blur, if it is for a picture of this size and its kernels fit into it."""
+def fitting(name: str, blur: Blur, options: Options) -> Blur:
+    """The blur, if it is for a picture of the wanted size and its kernels fit into it; its part in the window."""
+    size = options.size
+    if options.window is not None and size is not None:
+        shape = tuple(last - first for first, last in options.window)
+        if blur.size == size and shape != size:
+            rows, columns = options.window
+            blur = replace(blur, weights=blur.weights[:, slice(*rows), slice(*columns)])
+        size = shape[0], shape[1]
     (kh, kw), (height, width) = blur.kernel_size, blur.size
     if size is not None and size != blur.size:
         raise InputError(

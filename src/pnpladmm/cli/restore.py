@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from pnpladmm.cli.options import (
     Boundary,
@@ -28,7 +30,7 @@ from pnpladmm.cli.options import (
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
-    from pnpladmm.jobs import Job, Outcome
+    from pnpladmm.jobs import Failure, Job, Outcome
 
 app = typer.Typer()
 
@@ -74,6 +76,13 @@ def restore(
     device: Device = None,
     memory: Memory = None,
     tiles: Tiles = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that restore tiles of a large file, or pictures of many, side by side."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a running Dask scheduler whose workers do it instead.")
+    ] = None,
     report: Annotated[bool, typer.Option("--report", help="Write OUT.report/report.html.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="After Ctrl-C, write the best picture so far.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON on stdout.")] = False,
@@ -98,35 +107,49 @@ def restore(
 
 def _run(jobs: list[Job], as_json: bool) -> None:
     """Run the jobs one after the other; one that fails does not stop the others."""
-    from pnpladmm.jobs import Failure, Interrupted, run_jobs
+    from pnpladmm.jobs import Failure, Interrupted, Skipped, run_jobs
     from pnpladmm.solvers import Status, method_class
 
     console = Console(stderr=True)
     outcomes: list[Outcome] = []
     failures: list[Failure] = []
-    running = run_jobs(jobs, progress=True)
-    for one in jobs:
-        try:
-            outcome = next(running)
-        except Interrupted:
-            name = Path(one.picture).name
-            console.print(f"{name}: interrupted, nothing written (--keep writes the picture so far)", markup=False)
-            raise typer.Exit(130) from None
-        if isinstance(outcome, Failure):
-            failures.append(outcome)
-            console.print(f"pnpladmm: {outcome.error}", style="red", markup=False, soft_wrap=True)
-            continue
-        outcomes.append(outcome)
-        _tell(console, outcome, asked=one.certify > 0 or method_class(one.method).needs_full_precision)
-        if outcome.status == Status.STOPPED.label:
-            break
+    skipped: list[Skipped] = []
+    asked = jobs[0].certify > 0 or method_class(jobs[0].method).needs_full_precision
+    try:
+        for outcome in run_jobs(jobs, progress=True):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+                console.print(f"pnpladmm: {outcome.error}", style="red", markup=False, soft_wrap=True)
+            elif isinstance(outcome, Skipped):
+                skipped.append(outcome)
+                console.print(f"{outcome.output}: done before and unchanged, skipped", markup=False, soft_wrap=True)
+            else:
+                outcomes.append(outcome)
+                _tell(console, outcome, asked)
+                if outcome.status == Status.STOPPED.label:
+                    break
+    except (Interrupted, KeyboardInterrupt):
+        done = [o.picture for o in outcomes] + [f.picture for f in failures] + [s.picture for s in skipped]
+        name = next((Path(one.picture).name for one in jobs if one.picture not in done), "restore")
+        console.print(f"{name}: interrupted, nothing written (--keep writes the picture so far)", markup=False)
+        raise typer.Exit(130) from None
     if as_json:
-        failed = [dataclasses.asdict(failure) for failure in failures]
-        typer.echo(json.dumps({"done": [dataclasses.asdict(o) for o in outcomes], "failed": failed}, indent=1))
+        lists: dict[str, Any] = {"done": outcomes, "failed": failures, **({"skipped": skipped} if skipped else {})}
+        typer.echo(json.dumps({n: [dataclasses.asdict(one) for one in found] for n, found in lists.items()}, indent=1))
     if any(outcome.status == Status.STOPPED.label for outcome in outcomes):
         raise typer.Exit(130)
+    if failures and len(jobs) > 1:
+        _table(console, failures, len(jobs))
     if failures or any(outcome.status == Status.WITHDRAWN.label for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _table(console: Console, failures: list[Failure], count: int) -> None:
+    """What failed of many pictures."""
+    table = Table("picture", "error", title=f"{len(failures)} of {count} failed", title_justify="left")
+    for failure in failures:
+        table.add_row(Text(failure.picture), Text(failure.error))
+    console.print(table)
 
 
 def _tell(console: Console, outcome: Outcome, asked: bool) -> None:

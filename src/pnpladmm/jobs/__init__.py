@@ -2,7 +2,7 @@
 
 from pnpladmm.jobs.files import file_hashes, job_path, read_job, write_job
 from pnpladmm.jobs.job import FOR_BLUR_AND_MAPS, NOT_OPTIONS, Job
-from pnpladmm.jobs.run import Failure, Interrupted, Outcome, run_job, run_jobs
+from pnpladmm.jobs.run import Failure, Interrupted, Outcome, Skipped, run_job, run_jobs
 
 __all__ = [
     "FOR_BLUR_AND_MAPS",
@@ -11,6 +11,7 @@ __all__ = [
     "Interrupted",
     "Job",
     "Outcome",
+    "Skipped",
     "file_hashes",
     "job_path",
     "read_job",

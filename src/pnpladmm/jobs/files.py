@@ -60,6 +60,29 @@ def write_job(job: Job, hashes: dict[str, str]) -> None:
     write_text(path, json.dumps({"job": settings, "sha256": hashes, "versions": versions}, indent=1) + "\n")
 
 
+def was_done(job: Job) -> bool:
+    """Did an earlier run write this output from the same files with the same settings?"""
+    path = job_path(job.output)
+    try:
+        if not (Path(job.output).is_file() and path.is_file()):
+            return False
+        settings, hashes = _read(path)
+        known = Job(**settings)
+        same = (asdict_without_engine(known), hashes) == (asdict_without_engine(job), file_hashes(job))
+        return same and path.stat().st_mtime_ns >= Path(job.output).stat().st_mtime_ns
+    except (OSError, InputError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def asdict_without_engine(job: Job) -> dict[str, Any]:
+    """The settings that decide the pixels, with plain paths."""
+    settings = dataclasses.asdict(dataclasses.replace(job, workers=None, scheduler=None, keep_interrupted=False))
+    for name in (*FILES, "output"):
+        if is_file(name, settings[name]):
+            settings[name] = os.path.abspath(settings[name])
+    return settings
+
+
 def read_job(path: Path, trust: bool = False) -> Job:
     """The job of a job file, if the files it reads are still what they were.
 

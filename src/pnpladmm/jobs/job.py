@@ -17,7 +17,7 @@ FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser
 """Fields of a job that name files it reads; a denoiser may be a name instead."""
 MAPS = ("mask", "variance", "labels", "positions")
 """Those of them that may be left out."""
-NOT_OPTIONS = ("picture", "blur", "output", "psf_scale", "report", "keep_interrupted")
+NOT_OPTIONS = ("picture", "blur", "output", "psf_scale", "report", "keep_interrupted", "workers", "scheduler")
 """Fields that are no settings of a restoration."""
 FOR_BLUR_AND_MAPS = ("mask", "variance", "labels", "positions", "psf_scale")
 """Fields that `restore_with` takes beside the options."""
@@ -53,6 +53,8 @@ class Job:
     device: str | None = None
     memory: int | float | str | None = None
     tiles: int | None = None
+    workers: int | None = None
+    scheduler: str | None = None
     report: bool = False
     keep_interrupted: bool = False
 

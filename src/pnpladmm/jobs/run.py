@@ -13,15 +13,17 @@ import numpy as np
 import torch
 
 from pnpladmm.files import check_writable
-from pnpladmm.jobs.files import file_hashes, inputs_of, outputs_of, write_job
+from pnpladmm.jobs.files import file_hashes, inputs_of, outputs_of, was_done, write_job
 from pnpladmm.jobs.job import FOR_BLUR_AND_MAPS, Job
+from pnpladmm.jobs.large import TilesBar, is_large, run_large
 from pnpladmm.locks import check_apart, check_regular, only_writer_of
 from pnpladmm.pictures import Picture, check_output, read_picture
 from pnpladmm.report import summarise_certificate, write_restoration
 from pnpladmm.restoration import NoiseModel, Restoration
 from pnpladmm.restoration.policy import unit_of
 from pnpladmm.restore import restore_with
-from pnpladmm.solvers import Status
+from pnpladmm.scale.engine import run_tasks
+from pnpladmm.solvers import Certificate, Level, Status
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, is_out_of_memory, one_line
 
@@ -60,20 +62,48 @@ class Failure:
     """One line."""
 
 
-def run_jobs(jobs: Sequence[Job], progress: bool = False) -> Iterator[Outcome | Failure]:
-    """Run jobs one after the other. One that fails, for whatever reason, does not stop the others.
+@dataclass(frozen=True)
+class Skipped:
+    """A job that an earlier run has done, ready for JSON: nothing has changed since."""
 
-    No output may be an input of any of them. An interrupt without `keep_interrupted` raises `Interrupted`.
+    picture: str
+    output: str
+
+
+def run_jobs(jobs: Sequence[Job], progress: bool = False) -> Iterator[Outcome | Failure | Skipped]:
+    """Run jobs one after the other, or side by side if they have `workers` or a `scheduler`.
+
+    One that fails, for whatever reason, does not stop the others. Of several, those are skipped that are done and
+    unchanged. No output may be an input of any of them. An interrupt without `keep_interrupted` raises `Interrupted`.
     """
     inputs = dict.fromkeys(path for job in jobs for path in inputs_of(job))
+    left = []
     for job in jobs:
-        try:
-            check_apart(outputs_of(job), inputs)
-            yield run_job(job, progress)
-        except Interrupted:
-            raise
-        except Exception as error:  # the job's boundary: a line, and the next picture
-            yield Failure(job.picture, one_line(_words(job, error)))
+        if len(jobs) > 1 and was_done(job):
+            yield Skipped(job.picture, job.output)
+        else:
+            left.append(job)
+    first = jobs[0] if jobs else None
+    if first is None or len(left) < 2 or not (first.workers or first.scheduler):
+        for job in left:
+            yield run_caught(job, tuple(inputs), progress)
+        return
+    # Each picture is one task: its own tiles are not spread any further.
+    alone = [dataclasses.replace(job, workers=None, scheduler=None) for job in left]
+    tasks = [(job, tuple(inputs)) for job in alone]
+    for _, outcome in run_tasks(run_caught, tasks, first.workers or 1, first.scheduler):
+        yield outcome
+
+
+def run_caught(job: Job, inputs: tuple[str, ...], progress: bool = False) -> Outcome | Failure:
+    """Run one job of several; what goes wrong is a line, and does not stop the others."""
+    try:
+        check_apart(outputs_of(job), inputs)
+        return run_job(job, progress)
+    except Interrupted:
+        raise
+    except Exception as error:  # the job's boundary: a line, and the next picture
+        return Failure(job.picture, one_line(_words(job, error)))
 
 
 def _words(job: Job, error: Exception) -> str:
@@ -94,12 +124,41 @@ def run_job(job: Job, progress: bool = False, callback: Callback | None = None) 
     check_apart(outputs_of(job), inputs_of(job))
     for path in job.files().values():
         check_regular(path)
+    if is_large(job):
+        return _run_in_parts(job, progress)
     picture = read_picture(job.picture)
     check_output(job.output, picture)
     for path in outputs_of(job):
         check_writable(path, least_size(picture, path))
     with only_writer_of(job.output):
         return _run(job, picture, progress, callback)
+
+
+def _run_in_parts(job: Job, progress: bool) -> Outcome:
+    """Restore a picture that is read and written in parts."""
+    bar = TilesBar(Path(job.picture).name) if progress else None
+    try:
+        done = run_large(job, bar)
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    finally:
+        if bar is not None:
+            bar.stop()
+    level = round(255 * done.noise, 4)
+    return Outcome(
+        picture=job.picture,
+        output=job.output,
+        status=Status.FINISHED.label,
+        advice=Status.FINISHED.advice,
+        certificate=summarise_certificate(Certificate(Level.OUTSIDE, "no theorem covers pictures in parts", ())),
+        noise=level,
+        noise_words=f"noise {level:.2f} of 255",
+        iterations=job.iterations or 8,
+        seconds=round(done.seconds, 2),
+        residual=[],
+        warnings=[],
+        notes=list(done.notes),
+    )
 
 
 def least_size(picture: Picture, path: str) -> int:

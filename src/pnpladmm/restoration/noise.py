@@ -20,6 +20,9 @@ FLAT = 1e-9
 STRUCTURED = 0.1
 TOO_LARGE = 1.15
 TOO_SMALL = 0.7
+LARGE = 1 << 24
+"""Samples from which a residual is looked at in strips, of so many rows each."""
+STRIP = 256
 
 
 def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -84,6 +87,8 @@ def check_residual(problem: Problem, image: Tensor, is_white: Sequence[bool] = (
 
     `image` lies on the problem's own domain. `is_white` says of each picture whether its noise is; by default it is.
     """
+    if image.numel() > LARGE:
+        return _check_in_strips(problem, image, is_white)
     y = problem.observed.double()
     expected = problem.data_term.mean_and_precision(problem.operator.forward(image).double(), y)
     if expected is None:
@@ -93,6 +98,39 @@ def check_residual(problem: Problem, image: Tensor, is_white: Sequence[bool] = (
     valid = (precision > 0).double().expand_as(white)
     kinds = is_white or [True] * len(y)
     return tuple(_check(w, v, kind) for w, v, kind in zip(white, valid, kinds, strict=True))
+
+
+def _check_in_strips(problem: Problem, image: Tensor, is_white: Sequence[bool]) -> tuple[ResidualCheck, ...]:
+    """The same for large pictures, a few rows at a time; `Hx` is computed in the picture's own dtype."""
+    y = problem.observed
+    expected = problem.data_term.mean_and_precision(problem.operator.forward(image), y)
+    if expected is None:
+        return ()
+    mean, precision = (part.expand_as(y) for part in expected)
+    found = []
+    for i in range(len(y)):
+
+        def strip(rows: slice, i: int = i) -> tuple[Tensor, Tensor]:
+            p = precision[i, :, rows].double()
+            return (y[i, :, rows].double() - mean[i, :, rows].double()) * p.sqrt(), (p > 0).double()
+
+        starts = [slice(first, first + STRIP) for first in range(0, y.shape[-2], STRIP)]
+        sums = [torch.stack([(w * v).sum((-2, -1)), v.sum((-2, -1))]) for w, v in map(strip, starts)]
+        total, count = torch.stack(sums).sum(0)
+        centre = (total / count.clamp_min(1)).view(-1, 1, 1)
+        power, down, across = 0.0, torch.zeros(2), torch.zeros(2)
+        for rows in starts:
+            w, v = strip(slice(rows.start, rows.stop + 1))  # with the next row, for the pairs
+            c = (w - centre) * v
+            power += float(c[:, :STRIP].square().sum())
+            down = down + torch.stack([(c[:, 1:] * c[:, :-1]).sum(), (v[:, 1:] * v[:, :-1]).sum()]).cpu()
+            c, v = c[:, :STRIP], v[:, :STRIP]
+            across = across + torch.stack([(c[..., 1:] * c[..., :-1]).sum(), (v[..., 1:] * v[..., :-1]).sum()]).cpu()
+        power /= max(float(count.sum()), 1.0)
+        pairs = [float(pair[0] / pair[1].clamp_min(1)) for pair in (down, across)]
+        correlation = sum(pairs) / 2 / max(power, torch.finfo(torch.float64).tiny)
+        found.append(ResidualCheck(power**0.5, correlation, is_white[i] if is_white else True))
+    return tuple(found)
 
 
 def _check(white: Tensor, valid: Tensor, is_white: bool) -> ResidualCheck:

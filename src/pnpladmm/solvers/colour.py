@@ -68,7 +68,13 @@ class ColourPlanes:
 
 
 def planes_of_detail(operator: LinearOperator, observed: Tensor, precision: Tensor | None) -> ColourPlanes | None:
-    """The planes of `H^T p (y - H x0)`, the detail that is missing in the start `x0`.
+    """The planes of the detail that is missing in the start; None where the channels cannot be mixed."""
+    detail = detail_of(operator, observed, precision)
+    return None if detail is None else ColourPlanes.of(detail)
+
+
+def detail_of(operator: LinearOperator, observed: Tensor, precision: Tensor | None) -> Tensor | None:
+    """`H^T p (y - H x0)`, the detail that is missing in the start `x0`.
 
     None unless the operator and the precision `p` treat all channels alike, and there are 2 to `MAX_CHANNELS`.
     """
@@ -80,7 +86,7 @@ def planes_of_detail(operator: LinearOperator, observed: Tensor, precision: Tens
         return None
     mean = (p * y).sum((2, 3), keepdim=True) / p.sum((2, 3), keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
     start = H.start(torch.where(p > 0, y, mean))  # the values of dead pixels are no colour
-    return ColourPlanes.of(H.adjoint(p * (y - H.forward(start))))
+    return H.adjoint(p * (y - H.forward(start)))
 
 
 def _without_outliers(flat: Tensor) -> Tensor:

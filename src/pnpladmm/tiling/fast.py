@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpladmm.allocator import give_back
 from pnpladmm.data_terms import DataTerm, WeightedGaussian
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.solvers import Method, Problem, Result, Status, solve
@@ -62,12 +63,24 @@ def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -
             # Not restored: as it was given.
             _put(image, tile, taken(problem.default_start(), *tile.extent))
             continue
+        give_back()  # tiles differ in size: what the last one left is in the way
         done = whole.solve(*tile.extent, _counted(callback, number, len(grid)))
         _put(image, tile, done.image)
         results.append(replace(done, image=done.image[..., :0, :0], state=replace(done.state, **_no_tensors(done))))
     stopped = results[-1].status is Status.STOPPED
-    seams = None if stopped or len(grid) == 1 else measure_seams(image, grid, whole.solve)
+    give_back()
+    seams = None if stopped or len(grid) == 1 else _seams(image, grid, whole)
     return TiledResult(_joined(results, image), seams)
+
+
+def _seams(image: Tensor, grid: Grid, whole: Whole) -> Seams:
+    def tiled(rows: Span, columns: Span) -> Tensor:
+        return taken(image, rows, columns)
+
+    def untiled(rows: Span, columns: Span) -> Tensor:
+        return whole.solve(rows, columns).image
+
+    return measure_seams(tiled, untiled, grid)
 
 
 def term_of_part(term: DataTerm, observed: Tensor, window: WindowBlur) -> DataTerm:

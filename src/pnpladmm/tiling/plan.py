@@ -11,6 +11,7 @@ from pnpladmm.denoisers import Denoiser
 from pnpladmm.denoisers.base import name_of, reach_of
 from pnpladmm.operators import LinearOperator, SpatiallyVaryingBlur
 from pnpladmm.operators.base import Shape
+from pnpladmm.operators.fft import Size
 from pnpladmm.solvers import Method, Problem, Result, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.solvers.method import PlugAndPlay
@@ -56,8 +57,10 @@ def plan_for(
     Where neither is given, a blur that cannot be divided is left whole, whatever it needs.
     """
     pictures, channels, height, width = shape
-    able = type(blur) is SpatiallyVaryingBlur
-    halo, blend = halo_for(blur, denoiser) if able else (0, 0)
+    able, halo, blend = False, 0, 0
+    if isinstance(blur, SpatiallyVaryingBlur):
+        able = type(blur) is SpatiallyVaryingBlur
+        halo, blend = halo_for((blur.kernels.shape[-2], blur.kernels.shape[-1]), denoiser)
     if tiles is not None:
         as_blur_operator(blur)
         if max(height, width) <= tiles:
@@ -80,11 +83,10 @@ def plan_for(
     return Plan(side, halo, blend, f"undivided it would need about {gigabytes(need)}, more than the memory {given}")
 
 
-def halo_for(blur: LinearOperator, denoiser: Denoiser) -> tuple[int, int]:
+def halo_for(kernel: Size, denoiser: Denoiser) -> tuple[int, int]:
     """The halo of a tile and, of it, the pixels that are blended: from the kernels and the reach of the denoiser."""
-    assert isinstance(blur, SpatiallyVaryingBlur)
     reach = reach_of(denoiser)
-    pixels = max(blur.kernels.shape[-2:]) // 2 + NETWORK_SHARE * (UNKNOWN_REACH if reach is None else reach)
+    pixels = max(kernel) // 2 + NETWORK_SHARE * (UNKNOWN_REACH if reach is None else reach)
     halo = -(-int(pixels) // ALIGNMENT) * ALIGNMENT
     return halo, halo * 3 // 8
 

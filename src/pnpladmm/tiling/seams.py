@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.solvers import Result
 from pnpladmm.tiling.geometry import ALIGNMENT, Grid, Span, taken
 
 MOST = 2
@@ -28,31 +27,34 @@ class Seams:
     def __str__(self) -> str:
         """One line."""
         return (
-            f"seams: at most {self.largest:.2g} of 255, rms {self.rms:.2g}, against {self.places} untiled "
+            f"seams: at most {self.largest:.2f} of 255, rms {self.rms:.3f}, against {self.places} untiled "
             f"part{'s' * (self.places > 1)}"
         )
 
 
-def measure_seams(image: Tensor, grid: Grid, solve: Callable[[Span, Span], Result]) -> Seams:
+Restored = Callable[[Span, Span], Tensor]
+"""Pixels of the scene (.., h, w) in these rows and columns."""
+
+
+def measure_seams(tiled: Restored, untiled: Restored, grid: Grid) -> Seams:
     """Restore again, undivided, the surroundings of places where tiles meet, and compare the middle.
 
     The strip around such a place ends at least twice as far from what is compared as tiles end from what they decide.
     """
     corners = grid.corners()
     step = max(1, len(corners) // MOST)
-    errors = [_compared(image, grid, place, solve) for place in corners[step // 2 :: step][:MOST]]
+    errors = [_compared(tiled, untiled, grid, place) for place in corners[step // 2 :: step][:MOST]]
     found = torch.cat([e.flatten() for e in errors])
     return Seams(255 * float(found.abs().max()), 255 * float(found.square().mean().sqrt()), len(errors))
 
 
-def _compared(image: Tensor, grid: Grid, place: tuple[int, int], solve: Callable[[Span, Span], Result]) -> Tensor:
+def _compared(tiled: Restored, untiled: Restored, grid: Grid, place: tuple[int, int]) -> Tensor:
     """The difference around a place."""
     (rows, near_rows), (columns, near_columns) = (
         _spans(*given) for given in zip(place, grid.size, _halos(grid), strict=True)
     )
-    part = solve(rows, columns).image
-    inside = taken(part, _within(near_rows, rows), _within(near_columns, columns))
-    return (taken(image, near_rows, near_columns) - inside).double()
+    inside = taken(untiled(rows, columns), _within(near_rows, rows), _within(near_columns, columns))
+    return (tiled(near_rows, near_columns).to(inside) - inside).double()
 
 
 def _within(span: Span, whole: Span) -> Span:

@@ -28,7 +28,7 @@ def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source:
     """The blur of PSFs (N, [C,] k, k) at places (N, 2) that form a rectangular grid."""
     size = options.needed_size(name, "a grid of PSFs")
     check_places(name, positions)
-    check_size(f"{name}: its weights", (len(positions), *size), 4)
+    check_size(f"{name}: its weights", (len(positions), *map(len, options.places(size))), 4)
     if not is_regular(positions):
         raise InputError(f"{name}: {len(positions)} places do not form a rectangular grid")
     factors = options.factors()
@@ -40,7 +40,7 @@ def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source:
         bank, notes = _sampled_bank(name, psfs, factors, options)
     x, y = np.unique(positions[:, 0]), np.unique(positions[:, 1])
     order = np.lexsort((positions[:, 0], positions[:, 1]))  # y slowest, as the weights below
-    bank, weights = bank[order], bilinear(x, y, size)
+    bank, weights = bank[order], bilinear(x, y, options.places(size))
     used = np.abs(weights).max((1, 2)) > 0
     if not used.all():
         notes.append(f"{int((~used).sum())} of {len(used)} PSFs have no part in this picture and are left out")
@@ -58,10 +58,11 @@ def psf_grid(name: str, psfs: Array, positions: Array, options: Options, source:
     )
 
 
-def bilinear(x: Array, y: Array, size: Size) -> Array:
-    """Weights (ny * nx, H, W) float32 of grid points on every pixel; y slowest."""
-    rows, columns = (hats(np.arange(n, dtype=float), nodes) for n, nodes in zip(size, (y, x), strict=True))
-    return np.einsum("jh,iw->jihw", rows, columns).reshape(-1, *size)
+def bilinear(x: Array, y: Array, size: Size | tuple[Array, Array]) -> Array:
+    """Weights (ny * nx, H, W) float32 of grid points on every pixel, or on these rows and columns; y slowest."""
+    places = [np.arange(n, dtype=float) if isinstance(n, int) else n for n in size]
+    rows, columns = (hats(at, nodes) for at, nodes in zip(places, (y, x), strict=True))
+    return np.einsum("jh,iw->jihw", rows, columns).reshape(-1, *map(len, places))
 
 
 def _sampled_bank(name: str, psfs: Array, factors: tuple[float, float], options: Options) -> tuple[Array, list[str]]:

@@ -35,7 +35,7 @@ def single_kernel(name: str, array: Array, options: Options, with_alpha: bool = 
     )
     return Blur(
         torch.from_numpy(bank),
-        torch.ones(1, *size),
+        torch.ones(1, *map(len, options.places(size))),
         options.order or "convolve-then-weight",
         (*notes, *done),
         "one kernel",

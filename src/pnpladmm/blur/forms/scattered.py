@@ -56,9 +56,11 @@ def _varying(name: str, bank: Array, positions: Array, options: Options, size: S
     if 4 <= len(bank) <= LEAVE_ONE_OUT and len(vectors):
         notes.append(_left_out(bank, mean, vectors, coefficients, positions))
     notes += _place_notes(positions, size)
-    check_size(f"{name}: its weights", (len(vectors) + 1, *size), 8)
+    places = options.places(size)
+    check_size(f"{name}: its weights", (len(vectors) + 1, *map(len, places)), 8)
     kernels = np.concatenate([mean[None], vectors])
-    weights = np.concatenate([np.ones((1, *size), np.float32), fields(positions, coefficients, size)])
+    ones = np.ones((1, *map(len, places)), np.float32)
+    weights = np.concatenate([ones, fields(positions, coefficients, size, places)])
     return Blur(
         torch.from_numpy(kernels),
         torch.from_numpy(weights),
@@ -78,15 +80,16 @@ def low_rank(stack: Array, tolerance: float, most: int) -> tuple[Array, Array]:
     return vt[:rank].reshape(rank, *stack.shape[1:]), u[:, :rank] * s[:rank]
 
 
-def fields(positions: Array, coefficients: Array, size: Size) -> Array:
-    """Coefficients (N, r) at places (N, 2), interpolated to every pixel: (r, H, W) float32.
+def fields(positions: Array, coefficients: Array, size: Size, places: tuple[Array, Array] | None = None) -> Array:
+    """Coefficients (N, r) at places (N, 2), interpolated to every pixel, or to rows and columns: (r, H, W) float32.
 
     Beyond the outermost places nothing is extrapolated: a pixel there takes the value at the nearest point of
     the box around them, and no coefficient leaves the range it has at the places.
     """
     height, width = size
+    wanted = places or (np.arange(height, dtype=float), np.arange(width, dtype=float))
     if coefficients.shape[1] == 0:
-        return np.zeros((0, height, width), np.float32)
+        return np.zeros((0, *map(len, wanted)), np.float32)
     low, high = positions.min(0), positions.max(0)
     rows = np.linspace(0, height - 1, min(height, COARSE))
     columns = np.linspace(0, width - 1, min(width, COARSE))
@@ -98,7 +101,7 @@ def fields(positions: Array, coefficients: Array, size: Size) -> Array:
     grid = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2)
     values = interpolate(positions, coefficients, np.clip(grid, low, high))
     coarse = values.T.reshape(-1, len(rows), len(columns))
-    down, across = (hats(np.arange(n, dtype=float), nodes) for n, nodes in ((height, rows), (width, columns)))
+    down, across = (hats(at, nodes) for at, nodes in zip(wanted, (rows, columns), strict=True))
     return down.T @ coarse.astype(np.float32) @ across
 
 

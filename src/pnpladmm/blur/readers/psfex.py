@@ -22,7 +22,7 @@ import torch
 from pnpladmm.blur.arrays import Array, check_numbers, reading
 from pnpladmm.blur.conditioning import check_kernels, condition, crop_margins, spread
 from pnpladmm.blur.model import Blur
-from pnpladmm.blur.options import Options, Size
+from pnpladmm.blur.options import Options
 from pnpladmm.blur.readers.fits_summary import fits_summary
 from pnpladmm.blur.registry import READERS, SIGNATURE
 from pnpladmm.blur.sniffing import has_format
@@ -84,9 +84,9 @@ def read_psfex(path: Path, options: Options) -> Blur:
     if not 0.05 <= step <= 20:
         raise InputError(f"{path}: PSF_SAMP is {step:g}: a sample is a fraction of a pixel to a few pixels")
     check_kernels(str(path), (len(planes), *(int(n * step) + 1 for n in planes.shape[1:])))
-    check_size(f"{path}: its weights", (len(planes), *size), 4)
+    check_size(f"{path}: its weights", (len(planes), *map(len, options.places(size))), 4)
     notes = [f"polynomial of degree {degree} in the place, PSF_SAMP {step:.4g}: resampled to pixels (Lanczos-3)"]
-    kernels, weights = resample(planes, step)[:, None], polynomials(degree, zero, scale, size)
+    kernels, weights = resample(planes, step)[:, None], polynomials(degree, zero, scale, options.places(size))
     if options.recentre:
         raise InputError(f"{path}: PSFEx models are centred by PSFEx: do not recentre")
     weights = _normalised(str(path), kernels, weights, options, notes)
@@ -113,11 +113,11 @@ def is_psfex(hdu: Any) -> bool:
     return columns is not None and "PSF_MASK" in columns.names and len(hdu.data) > 0
 
 
-def polynomials(degree: int, zero: Array, scale: Array, size: Size) -> Array:
+def polynomials(degree: int, zero: Array, scale: Array, places: tuple[Array, Array]) -> Array:
     """Weights (ncoeff, H, W) float32: `x^i y^j` at every pixel, x fastest, in PSFEx's order."""
-    height, width = size
-    x = (np.arange(width) + 1 - zero[0]) / scale[0]  # FITS counts pixels from 1
-    y = (np.arange(height) + 1 - zero[1]) / scale[1]
+    rows, columns = places
+    x = (columns + 1 - zero[0]) / scale[0]  # FITS counts pixels from 1
+    y = (rows + 1 - zero[1]) / scale[1]
     terms = [(i, j) for j in range(degree + 1) for i in range(degree + 1 - j)]
     return np.stack([np.outer(y**j, x**i).astype(np.float32) for i, j in terms])
 

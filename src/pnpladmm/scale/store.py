@@ -1,0 +1,90 @@
+"""Finished tiles, kept beside the output until it is complete: a run that was killed goes on from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pnpladmm.files import replacing, write_text
+from pnpladmm.tensors import InputError
+from pnpladmm.tiling.geometry import Grid
+
+ROOT = "job.json"
+
+
+def digest_of(*things: Any) -> str:
+    """A digest of all that decides the pixels of a job."""
+    return hashlib.sha256(json.dumps(things, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class TileStore:
+    """A folder with one file for each finished tile, and the digest of the job that they belong to."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, output: str | Path, digest: str) -> TileStore:
+        """The store of an output; one of another job is refused."""
+        folder = Path(f"{output}.tiles")
+        root = folder / ROOT
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise InputError(f"{folder} is a file: remove it, finished tiles are kept there")
+            if root.is_file():
+                try:
+                    known = json.loads(root.read_text(encoding="utf-8"))["digest"]
+                except (ValueError, KeyError, TypeError):
+                    known = None
+                if known != digest:
+                    raise InputError(f"{folder} holds tiles of another job: remove it, or give another output")
+            elif folder.is_dir() and any(not one.name.endswith(".part") for one in folder.iterdir()):
+                raise InputError(f"{folder} is no folder of tiles: give another output")
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be written ({error.strerror or error})") from error
+        if not root.is_file():
+            write_text(root, json.dumps({"digest": digest}) + "\n")
+        return cls(folder)
+
+    def path(self, number: int) -> Path:
+        """The file of a tile."""
+        return self.folder / f"tile-{number}.npy"
+
+    def finished(self, grid: Grid, channels: int) -> set[int]:
+        """The tiles that are there and whole."""
+        return {number for number, tile in enumerate(grid) if self._whole(number, (channels, *_shape(tile)))}
+
+    def write(self, number: int, values: np.ndarray[Any, Any]) -> None:
+        """Keep a tile; the file is there completely or not at all."""
+        with replacing(self.path(number)) as beside, beside.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+
+    def read(self, number: int) -> np.ndarray[Any, Any]:
+        """A finished tile, not loaded before it is used."""
+        try:
+            found: np.ndarray[Any, Any] = np.load(self.path(number), mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path(number)} is damaged ({error}): run the command again") from error
+        return found
+
+    def remove(self) -> None:
+        """Remove the folder: the output is complete."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _whole(self, number: int, shape: tuple[int, ...]) -> bool:
+        try:
+            return np.load(self.path(number), mmap_mode="r", allow_pickle=False).shape == shape
+        except (OSError, ValueError):
+            return False
+
+
+def _shape(tile: Any) -> tuple[int, int]:
+    rows, columns = tile.rows.written, tile.columns.written
+    return rows[1] - rows[0], columns[1] - columns[0]

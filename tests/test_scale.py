@@ -1,0 +1,267 @@
+"""Pictures that are read and written in parts, tiles as tasks on a cluster, and runs that go on after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+
+import pnpladmm as pl
+from pnpladmm.blur import read_blur
+from pnpladmm.jobs import Failure, Job, Outcome, Skipped, run_jobs
+from pnpladmm.scale import Settings, open_source, restore_large
+from pnpladmm.scale.store import TileStore
+
+zarr = pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """A grey picture of 16 bits as TIFF and as zarr, its PSF, and its restoration in one piece."""
+    folder = tmp_path_factory.mktemp("scale")
+    y, x = np.mgrid[:160, :300] / 40
+    sharp = 0.4 + 0.2 * np.sin(x * y) + 0.3 * ((2 * x).astype(int) + (1.5 * y).astype(int)) % 3 / 3
+    blurred = torch.nn.functional.avg_pool2d(torch.tensor(sharp)[None, None], 5, 1, 2, count_include_pad=False)[0, 0]
+    noisy = blurred.numpy() + 0.01 * np.random.default_rng(0).normal(size=sharp.shape)
+    samples = (noisy.clip(0, 1) * 65535).round().astype(np.uint16)
+    tifffile.imwrite(folder / "in.tif", samples, tile=(64, 64))
+    array = zarr.create_array(folder / "in.zarr", shape=samples.shape, chunks=(70, 90), dtype="uint16")
+    array[:] = samples
+    np.save(folder / "psf.npy", np.ones((5, 5)) / 25)
+    return folder
+
+
+def settings(folder: Path, picture: str = "in.tif", **changed) -> Settings:
+    given = {
+        "picture": str(folder / picture), "blur": str(folder / "psf.npy"), "noise": 0.01, "denoiser": "light",
+        "iterations": 2, "strength": 1.0, "saturation": True, "device": None,
+    }  # fmt: skip
+    return Settings(**(given | changed))
+
+
+@pytest.fixture(scope="module")
+def expected(scene):
+    """What the zarr becomes, run once in this process."""
+    restore_large(settings(scene, "in.zarr"), scene / "expected.zarr", side=192)
+    return zarr.open(scene / "expected.zarr/0", mode="r")[:]
+
+
+def test_zarr_is_restored_as_by_the_tiles_of_restore(scene, expected):
+    whole = pl.restore(scene / "in.tif", scene / "psf.npy", noise=0.01, iterations=2, tiles=192)
+    assert expected.dtype == np.uint16
+    np.testing.assert_allclose(np.asarray(whole).astype(int), expected[0].astype(int), atol=3)
+    assert not (scene / "expected.zarr.tiles").exists()
+    attributes = zarr.open(scene / "expected.zarr", mode="r").attrs["ome"]
+    assert attributes["multiscales"][0]["axes"][-1]["name"] == "x"
+
+
+def test_tiff_in_and_out_have_the_same_pixels_and_a_pyramid(scene, expected, monkeypatch):
+    monkeypatch.setattr("pnpladmm.scale.output.SMALLEST", 150)
+    done = restore_large(settings(scene), scene / "out.tif", side=192)
+    with tifffile.TiffFile(scene / "out.tif") as file:
+        levels = file.series[0].levels
+        assert [level.shape[-2:] for level in levels] == [(160, 300), (80, 150)]
+        found = levels[0].asarray().squeeze()
+        half = levels[1].asarray().squeeze()
+    np.testing.assert_array_equal(found, expected[0])
+    mean = found.astype(float).reshape(80, 2, 150, 2).mean((1, 3))
+    np.testing.assert_array_equal(half, np.rint(mean))
+    assert any("seams" in note for note in done.notes)
+
+
+def test_estimates_are_made_once_for_the_whole_picture(scene):
+    done = restore_large(settings(scene, noise=None, denoiser="light"), scene / "auto.npy", side=192)
+    assert done.noise == pytest.approx(0.01, rel=0.1)
+    assert np.load(scene / "auto.npy").shape == (160, 300)
+
+
+def test_finished_tiles_are_kept_and_a_damaged_one_is_made_again(scene, expected):
+    class Enough(Exception):
+        pass
+
+    def stop(done, total, rate):
+        assert rate > 0
+        if done == 2:
+            raise Enough
+
+    output = scene / "resumed.zarr"
+    with pytest.raises(Enough):
+        restore_large(settings(scene, "in.zarr"), output, side=192, tell=stop)
+    store = TileStore(Path(f"{output}.tiles"))
+    store.path(0).write_bytes(store.path(0).read_bytes()[:100])
+    done = restore_large(settings(scene, "in.zarr"), output, side=192)
+    assert done.kept == 1
+    np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
+
+
+def test_tiles_of_another_job_are_refused(scene):
+    output = scene / "other.npy"
+    folder = Path(f"{output}.tiles")
+    TileStore.open(output, "another digest")
+    with pytest.raises(pl.InputError, match="tiles of another job"):
+        restore_large(settings(scene), output, side=192)
+    assert folder.is_dir()
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_same_command_writes_the_same_bytes(scene, expected):
+    output = scene / "killed.zarr"
+    command = [sys.executable, "-m", "pnpladmm", "restore", str(scene / "in.zarr"), "-b", str(scene / "psf.npy"), "-o"]
+    command += [str(output), "--noise", "2.55", "--iterations", "2", "--tiles", "192"]
+    for tiles in (0, 2):
+        running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while running.poll() is None and time.monotonic() < deadline:
+            if len(list(Path(f"{output}.tiles").glob("tile-*.npy"))) >= tiles and Path(f"{output}.tiles").exists():
+                break
+            time.sleep(0.01)
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+        assert not output.exists()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "of an earlier run were kept" in done.stderr
+    np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
+
+
+@pytest.mark.parametrize(
+    ("blur", "options"),
+    [
+        ("psf.npy", {}),
+        ("grid.npz", {}),
+    ],
+)
+def test_a_blur_in_a_window_is_that_part_of_the_blur(scene, blur, options):
+    psfs = np.stack([np.exp(-(np.mgrid[-4:5, -4:5] ** 2).sum(0) / (2 * s**2)) for s in (1, 1.3, 1.6, 2)])
+    np.savez(scene / "grid.npz", psfs=psfs, positions=np.array([[0, 0], [290, 0], [0, 150], [290, 150]]))
+    whole = read_blur(scene / blur, (160, 300), **options)
+    part = read_blur(scene / blur, (160, 300), window=((40, 90), (230, 300)), **options)
+    assert part.size == (50, 70)
+    full = torch.einsum("phw,pcij->hwcij", whole.weights[:, 40:90, 230:].double(), whole.kernels)
+    here = torch.einsum("phw,pcij->hwcij", part.weights.double(), part.kernels)
+    torch.testing.assert_close(here, full, rtol=1e-6, atol=1e-9)
+
+
+def test_files_are_read_in_parts(scene):
+    samples = tifffile.imread(scene / "in.tif")
+    np.save(scene / "in.npy", samples)
+    from astropy.io import fits
+
+    fits.PrimaryHDU(samples).writeto(scene / "in.fits", overwrite=True)
+    group = zarr.open_group(scene / "ome.zarr", mode="w")
+    level = group.create_array("full", shape=(1, 1, 1, *samples.shape), chunks=(1, 1, 1, 64, 100), dtype="uint16")
+    level[0, 0, 0] = samples
+    axes = [{"name": n, "type": "space", "unit": "micrometer"} for n in "tczyx"]
+    transform = [{"type": "scale", "scale": [1, 1, 1, 0.5, 0.25]}]
+    datasets = [{"path": "full", "coordinateTransformations": transform}]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    for name in ("in.tif", "in.zarr", "in.npy", "in.fits", "ome.zarr"):
+        with open_source(scene / name) as source:
+            assert source.shape == (1, 160, 300)
+            np.testing.assert_array_equal(source.read((30, 120), (200, 300))[0], samples[30:120, 200:])
+    with open_source(scene / "ome.zarr") as source:
+        assert source.pixel_size == (0.5, 0.25)
+
+
+def test_bad_input_is_one_line(scene, tmp_path):
+    def refused(match, output="bad.zarr", side=192, **changed):
+        with pytest.raises(pl.InputError, match=match) as error:
+            restore_large(settings(scene, **changed), scene / output, side=side)
+        assert "\n" not in str(error.value)
+
+    refused("no such file", picture=str(tmp_path / "none.zarr"))
+    refused("give .zarr, .tif or .npy", output="bad.webp")
+    refused("needs? the whole picture", denoiser="tv")
+    refused("side of at least", side=100)
+    cut = tmp_path / "cut.tif"
+    cut.write_bytes((scene / "in.tif").read_bytes()[:5000])
+    refused("in parts|cannot be read|damaged", picture=str(cut))
+    empty = tmp_path / "group.zarr"
+    zarr.open_group(empty, mode="w")
+    refused("without a picture", picture=str(empty))
+    np.savez(tmp_path / "small.npz", kernels=np.ones((1, 3, 3)) / 9, weights=np.ones((1, 50, 50)))
+    refused("50x50", blur=str(tmp_path / "small.npz"))
+    zarr.create_array(tmp_path / "four.zarr", shape=(4, 5, 60, 60), dtype="uint8")
+    refused("one plane", picture=str(tmp_path / "four.zarr"))
+
+
+def test_a_picture_smaller_than_the_halo_is_one_tile(tmp_path, scene):
+    np.save(tmp_path / "small.npy", np.random.default_rng(0).random((40, 50)).astype(np.float32))
+    done = restore_large(settings(scene, picture=str(tmp_path / "small.npy")), tmp_path / "out.npy")
+    assert done.tiles == 1
+    assert np.load(tmp_path / "out.npy").shape == (40, 50)
+
+
+def test_many_pictures_skip_what_is_done_and_list_what_failed(scene, tmp_path):
+    names = ["a.npy", "b.npy", "broken.npy"]
+    for name in names[:2]:
+        np.save(tmp_path / name, np.random.default_rng(len(name)).random((64, 64)).astype(np.float32))
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY broken")
+    out = tmp_path / "out"
+    out.mkdir()
+    jobs = [
+        Job(str(tmp_path / n), str(scene / "psf.npy"), str(out / n), noise=5.0, denoiser="tv", iterations=2)
+        for n in names
+    ]
+    assert [type(o) for o in run_jobs(jobs)] == [Outcome, Outcome, Failure]
+    assert [type(o) for o in run_jobs(jobs)] == [Skipped, Skipped, Failure]
+    np.save(tmp_path / "a.npy", np.zeros((64, 64), np.float32) + 0.5)
+    assert [type(o) for o in run_jobs(jobs)] == [Skipped, Outcome, Failure]
+
+
+@pytest.fixture
+def cluster():
+    """A scheduler and two workers as processes of their own."""
+    pytest.importorskip("distributed", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "scheduler.json"
+        scheduler = subprocess.Popen([*dask, "--scheduler-file", str(file)], **quiet)
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny"]
+        worker += ["--no-dashboard", "--local-directory", folder]
+        workers = [subprocess.Popen(worker, **quiet) for _ in range(2)]
+        yield address, scheduler, workers
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_worker_restores_the_same_picture(scene, expected, cluster):
+    address, _, workers = cluster
+    seen = []
+
+    def tell(done, total, rate):
+        if not seen:
+            workers[0].kill()
+        seen.append(done)
+
+    output = scene / "cluster.zarr"
+    restore_large(settings(scene, "in.zarr"), output, side=192, scheduler=address, tell=tell)
+    assert seen[-1] >= 3
+    found = zarr.open(output / "0", mode="r")[:].astype(int)
+    np.testing.assert_allclose(found, expected.astype(int), atol=2)  # workers may use another number of threads
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_gone_is_one_line_and_the_run_goes_on_later(scene, expected, cluster):
+    address, scheduler, _ = cluster
+    output = scene / "gone.zarr"
+    with pytest.raises(pl.InputError, match="scheduler is gone"):
+        restore_large(settings(scene, "in.zarr"), output, side=192, scheduler=address, tell=lambda *_: scheduler.kill())
+    with pytest.raises(pl.InputError, match="nobody answers"):
+        restore_large(settings(scene, "in.zarr"), output, side=192, scheduler="tcp://127.0.0.1:9")
+    assert restore_large(settings(scene, "in.zarr"), output, side=192).kept >= 1
