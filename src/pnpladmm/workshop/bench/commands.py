@@ -19,6 +19,7 @@ BENCHMARKS = {
     "parameters": "Radius, length, angle and width found in blurred pictures.",
     "blind": "Score blind estimates of the blur: real shake, and simulated shake that changes over the picture.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
+    "scale": "Measure time and memory of large pictures, in tiles and in parts.",
 }
 
 app = typer.Typer(help="Measure time and memory on this machine.", no_args_is_help=True, pretty_exceptions_enable=False)
