@@ -45,7 +45,11 @@ class Units:
             return None
         least = SEEN * float(flat.amax())
         counts = (problem.precision_for("Units").expand_as(y) > 0) & (flat > least)
-        low, high = _ends(y / flat.clamp_min(least), counts)
+        return cls.between(*darkest_and_brightest(y / flat.clamp_min(least), counts), noise)
+
+    @classmethod
+    def between(cls, low: Tensor, high: Tensor, noise: Tensor) -> Units:
+        """The units of pictures from `low` to `high`, each (B, 1, 1, 1)."""
         spread = torch.maximum(high - low, LEAST_RANGE * noise.to(low).view(-1, 1, 1, 1))
         scale = spread / (BRIGHT - DARK)
         return cls((high + low) / 2 - scale * (BRIGHT + DARK) / 2, scale)
@@ -96,7 +100,7 @@ def _flat(problem: Problem) -> Tensor | None:
     return flat
 
 
-def _ends(y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def darkest_and_brightest(y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """The darkest and the brightest place of each picture, (B, 1, 1, 1), float64."""
     window = (min(2, y.shape[-2]), min(2, y.shape[-1]))
     pool = torch.nn.functional.max_pool2d

@@ -19,6 +19,7 @@ from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.pictures.samples import natural_scale, to_pixels
 from pnpladmm.restoration import Options, estimate_noise
 from pnpladmm.restoration.policy import MOST_SATURATED, Pages, Prepared, prepare
+from pnpladmm.restoration.units import Units, darkest_and_brightest
 from pnpladmm.scale.source import Source, Span, open_source
 from pnpladmm.solvers import make_method, solve
 from pnpladmm.solvers.colour import ColourPlanes, detail_of
@@ -45,10 +46,18 @@ class Decisions:
     """In [0, 1]."""
     saturation: bool
     """Do saturated pixels not count?"""
+    ends: tuple[float, float]
+    """The darkest and the brightest place of 2x2 pixels, as pixels."""
     kernel: tuple[int, int]
     """Rows and columns of the kernels."""
     planes: tuple[Any, Any, Any] | None = None
     """Mixing, unmixing and energy of the colour planes, as lists."""
+
+    @property
+    def units(self) -> Units:
+        """The scale that methods see the picture on: one for all tiles."""
+        low, high = (torch.tensor(end, dtype=torch.float64).view(1, 1, 1, 1) for end in self.ends)
+        return Units.between(low, high, torch.tensor([self.noise], dtype=torch.float64))
 
     def colour_planes(self) -> ColourPlanes | None:
         """The colour planes as tensors."""
@@ -82,23 +91,23 @@ class Settings:
 def decide(settings: Settings) -> Decisions:
     """Look at the whole picture once, part by part."""
     with open_source(settings.picture) as source:
-        white, largest, share = source.white, 0.0, 0.0
+        white = source.white
         channels, height, width = source.shape
-        if white is None or settings.saturation:
-            for first in range(0, height, ROWS):
-                part = source.read((first, min(first + ROWS, height)), (0, width))
-                if white is None:
-                    finite = np.abs(part[np.isfinite(part)])
-                    largest = max(largest, float(finite.max(initial=0)))
-                else:
-                    share += float((part >= white).sum()) / (channels * height * width)
-        scale = natural_scale(np.array([largest])) if white is None else white
+        seen = [_looked_at(source, (first, min(first + ROWS, height)), width) for first in range(0, height, ROWS)]
+        share = sum(look.top for look in seen) / (channels * height * width)
+        scale = natural_scale(np.array([max(look.largest for look in seen)])) if white is None else white
         saturation = settings.saturation and white is not None and 0 < share <= MOST_SATURATED
+        ends = [look.without_top if saturation else look.ends for look in seen]
+        darkest, brightest = min(low for low, _ in ends) / scale, max(high for _, high in ends) / scale
         parts = _samples(source, scale)
         noise = settings.noise
         if noise is None:
             noise = float(estimate_noise(torch.cat([pixels for _, _, pixels in parts], -2)))
-        found = Decisions((height, width), channels, scale, noise, saturation, _kernel_size(settings, (height, width)))
+        known_ends = (darkest, brightest) if darkest <= brightest else (0.0, 1.0)
+        kernel = _kernel_size(settings, (height, width))
+        found = Decisions(
+            (height, width), channels, scale, noise, saturation, ends_known, _kernel_size(settings, (height, width))
+        )
         details = [_detail(settings, found, source, rows, columns) for rows, columns, _ in parts]
     known = [d.flatten(2) for d in details if d is not None]
     if not known:
@@ -123,14 +132,16 @@ def restore_part(settings: Settings, decisions: Decisions, rows: Span, columns: 
         prepared, blank = _prepared(settings, decisions, source, rows, columns)
     if blank:
         return prepared.problem.default_start()[0].float().cpu()
-    problem = prepared.problem
+    units = decisions.units
+    problem = units.problem(prepared.problem)
     vars(problem)["colour_planes"] = decisions.colour_planes()
     denoiser = load_denoiser(settings.denoiser, settings.device)
-    noise = torch.tensor([decisions.noise], dtype=torch.float64, device=problem.observed.device)
+    noise = units.noise(torch.tensor([decisions.noise], dtype=torch.float64, device=problem.observed.device))
     method = make_method("fast", denoiser, problem, noise, settings.strength, settings.iterations)
     if method.length is None:
         raise InputError(f"{settings.denoiser} needs the whole picture: large files take networks, such as light")
-    return solve(problem, method, method.length, 0.0, record=False).image[0].float().cpu()
+    image = solve(problem, method, method.length, 0.0, record=False).image
+    return units.back(image)[0].float().cpu()
 
 
 def restore_tile(settings: Settings, decisions: Decisions, tile: Tile) -> np.ndarray[Any, Any]:
@@ -174,6 +185,30 @@ def _kernel_size(settings: Settings, size: tuple[int, int]) -> tuple[int, int]:
     return read_blur(settings.blur, size, window=((0, rows), (0, columns))).kernel_size
 
 
+@dataclass(frozen=True)
+class Look:
+    """What some rows of a file hold, in its own numbers."""
+
+    largest: float
+    top: int
+    """Samples at the largest value of an integer type."""
+    ends: tuple[float, float]
+    without_top: tuple[float, float]
+
+
+def _looked_at(source: Source, rows: Span, width: int) -> Look:
+    """Look at all samples of some rows."""
+    part = source.read(rows, (0, width))
+    finite = np.isfinite(part) if part.dtype.kind == "f" else np.ones(part.shape, bool)
+    top = part >= source.white if source.white is not None else np.zeros(part.shape, bool)
+    values = torch.from_numpy(np.where(finite, part, 0).astype(np.float64))[None]
+    pairs = []
+    for counts in (finite, finite & ~top):
+        low, high = darkest_and_brightest(values, torch.from_numpy(counts)[None])
+        pairs.append((float(low), float(high)) if counts.any() else (np.inf, -np.inf))
+    return Look(float(values.abs().max()), int(top.sum()), pairs[0], pairs[1])
+
+
 def _samples(source: Source, scale: float) -> list[tuple[Span, Span, Tensor]]:
     """Parts that are spread over the picture, as pixels (1, C, h, w)."""
     _, height, width = source.shape
@@ -198,7 +233,7 @@ def _detail(settings: Settings, decisions: Decisions, source: Source, rows: Span
     prepared, blank = _prepared(settings, decisions, source, *scene)
     if blank:
         return None
-    problem = prepared.problem
+    problem = decisions.units.problem(prepared.problem)
     return detail_of(problem.operator, problem.observed, problem.data_term.precision_of(problem.observed))
 
 
