@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import pnpladmm as pl
+import pnpladmm.restoration.noise as noise_module
 from conftest import picture
 from pnpladmm.blur import gaussian
 from pnpladmm.denoisers import TotalVariation
@@ -69,3 +70,18 @@ def test_a_wrong_psf_is_noticed() -> None:
 def test_wrong_noise_levels_are_noticed() -> None:
     assert any("noise is stronger" in p for p in residual(0.04, 0.02, 1.5, 1.5).problems)
     assert any("weaker" in p for p in residual(0.01, 0.02, 1.5, 1.5).problems)
+
+
+def test_a_large_residual_is_looked_at_in_strips_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(5)
+    observed = torch.rand(2, 3, 70, 40, generator=generator)
+    precision = 100 * torch.rand(2, 3, 70, 40, generator=generator)
+    precision[..., 10:30, 5:9] = 0
+    problem = pl.Problem(observed, pl.Mask(torch.ones(70, 40)), pl.WeightedGaussian(precision))
+    whole = noise_module.check_residual(problem, observed.roll(1, -2))
+    monkeypatch.setattr(noise_module, "LARGE", 0)
+    monkeypatch.setattr(noise_module, "STRIP", 16)
+    strips = noise_module.check_residual(problem, observed.roll(1, -2))
+    assert len(strips) == 2
+    for one, other in zip(whole, strips, strict=True):
+        assert (one.size, one.correlation) == pytest.approx((other.size, other.correlation), rel=1e-6)

@@ -105,9 +105,7 @@ def decide(settings: Settings) -> Decisions:
             noise = float(estimate_noise(torch.cat([pixels for _, _, pixels in parts], -2)))
         known_ends = (darkest, brightest) if darkest <= brightest else (0.0, 1.0)
         kernel = _kernel_size(settings, (height, width))
-        found = Decisions(
-            (height, width), channels, scale, noise, saturation, ends_known, _kernel_size(settings, (height, width))
-        )
+        found = Decisions((height, width), channels, scale, noise, saturation, known_ends, kernel)
         details = [_detail(settings, found, source, rows, columns) for rows, columns, _ in parts]
     known = [d.flatten(2) for d in details if d is not None]
     if not known:
