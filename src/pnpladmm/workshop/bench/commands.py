@@ -18,6 +18,7 @@ BENCHMARKS = {
     "sharp": "Kernels from a sharp reference, and restorations with them, against the true ones.",
     "parameters": "Radius, length, angle and width found in blurred pictures.",
     "blind": "Score blind estimates of the blur: real shake, and simulated shake that changes over the picture.",
+    "real": "Restore pictures as files hold them: JPEG, wrong PSFs, camera shake.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
     "scale": "Measure time and memory of large pictures, in tiles and in parts.",
 }
@@ -52,7 +53,7 @@ def _run(
     """Run benchmarks, print their tables, write their files."""
     from pnpladmm.workshop.bench.report import Options, Report, busy, open_device
 
-    options = Options(open_device(device), quick, denoiser, data)
+    options = Options(open_device(device), quick, denoiser, data, out)
     try:
         out.mkdir(parents=True, exist_ok=True)  # before minutes of measurements
     except OSError as error:

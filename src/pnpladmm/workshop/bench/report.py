@@ -34,6 +34,12 @@ class Options:
     """Name or weight file; None: `inputs.choose_denoiser` chooses."""
     data: Path | None = None
     """COCO folder or stored dataset for the pictures; None: what `load_dataset` finds."""
+    folder: Path | None = None
+    """Where the result will be written; long runs keep there what is finished."""
+
+    def parts(self, name: str) -> Path | None:
+        """The file of finished parts of a benchmark; None where nothing is kept."""
+        return None if self.folder is None or self.quick else self.folder / f"{name}-{self.device.type}.parts.jsonl"
 
     def say(self, text: str) -> None:
         """Tell on stderr what a long run measures now."""
@@ -70,6 +76,9 @@ class Report:
             "notes": self.notes,
         }
         write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        parts = options.parts(self.name)
+        if parts is not None:
+            parts.unlink(missing_ok=True)
         return path
 
     def show(self) -> None:
