@@ -138,8 +138,8 @@ def _pair(kind: str, side: int, rng: np.random.Generator) -> tuple[Blur, Blur]:
         labels = cells(REGIONS, size, torch.device("cpu"), seed)
         weights = torch.stack([(labels == i).double() for i in range(REGIONS)])
         bank = common_size(kernels)
-        wrong = torch.cat([bank[REGIONS:], bank[1:REGIONS]])
-        return Blur(bank[:REGIONS], weights), Blur(wrong, weights)
+        told = torch.cat([bank[REGIONS:], bank[1:REGIONS]])
+        return Blur(bank[:REGIONS], weights), Blur(told, weights)
     name, _, size_of_error = kind.partition(" ")
     factor = 1 + int(size_of_error.split()[0]) / 100 if name in ("width", "length", "angle") else 1.0
     right, wrong = _kernels(name, factor, rng)
