@@ -164,7 +164,7 @@ def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
     warnings = _warnings(one, kernel)
     if one.difference > DOUBTFUL:
         warnings.append(
-            f"two halves of the picture give kernels that differ by {100 * one.difference:.0f} %: "
+            f"parts of the picture give kernels that differ by {100 * one.difference:.0f} %: "
             "it shows few edges or only fine ones, or its blur changes from place to place"
         )
     height, width = scene.size

@@ -35,16 +35,21 @@ class Step:
 
 
 def coarse_to_fine(
-    picture: Array, counts: Array, side: int, tell: Callable[[float], object], part: Array | None = None
+    picture: Array,
+    counts: Array,
+    side: int,
+    tell: Callable[[float], object],
+    part: Array | None = None,
+    edges: float = EDGES,
 ) -> list[Step]:
     """The kernels (k, k) of all scales, the last one of `side` pixels on the picture's own.
 
     `picture` (H, W) has usual contrast; `counts` (H, W) is False on pixels that say nothing. The kernel is fitted in
-    `part` (H, W) alone if it is given.
+    `part` (H, W) alone if it is given. `edges` is the first weight of edges.
     """
     scales = [RATIO**i for i in range(max(1, 1 + math.floor(math.log(COARSEST / side, RATIO))))][::-1]
     work = np.cumsum([scale**2 for scale in scales])
-    kernel, weight, steps = _start(), EDGES, []
+    kernel, weight, steps = _start(), edges, []
     for number, scale in enumerate(scales):
         here = max(3, 2 * (int(side * scale) // 2) + 1)
         small, usable = shrunk(picture, counts, scale)

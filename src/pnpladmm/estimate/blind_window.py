@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
-from pnpladmm.estimate.blind_scales import Step, coarse_to_fine
+from pnpladmm.estimate.blind_scales import EDGES, Step, coarse_to_fine
 from pnpladmm.restoration.noise import estimate_noise
 from pnpladmm.tensors import InputError
 
@@ -24,12 +24,12 @@ FEWEST = 0.3
 BLOCK = 4
 """Fields along each side of the chessboard that splits the picture in two halves."""
 DOUBTFUL = 0.9
-"""Relative difference of the kernels of two halves of a picture at which the confidence is 1/2."""
+"""Relative difference of kernels found apart at which the confidence is 1/2."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The kernels of all scales, and the relative difference of the kernels of two halves of the window."""
+    """The kernels of all scales, and how much the last one differs from others that were found apart (relative l2)."""
 
     steps: list[Step]
     difference: float
@@ -41,7 +41,7 @@ class Found:
 
     @property
     def confidence(self) -> float:
-        """1 where both halves say the same, 1/2 where they differ by `DOUBTFUL`."""
+        """1 where all say the same, 1/2 where they differ by `DOUBTFUL`."""
         return 1 / (1 + (self.difference / DOUBTFUL) ** 2)
 
     @property
@@ -56,10 +56,10 @@ def find_kernel(
     """The kernel of a picture (H, W), with the first of `sides` that it does not fill."""
     usual = _of_usual_contrast(name, picture, counts)
     for side in sides:
-        found = Found(coarse_to_fine(usual, counts, side, partial(_tell_third, tell, 0)), 0.0)
+        found = Found(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, 0)), 0.0)
         if not found.fills:
             break
-    return replace(found, difference=_difference_of_halves(usual, counts, side, tell))
+    return Found(*_most_agreed(usual, counts, found.steps, tell))
 
 
 def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
@@ -79,22 +79,33 @@ def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
     return ((filled - mean) * CONTRAST / contrast).astype(np.float32)
 
 
-def _tell_third(tell: Callable[[float], object], number: int, share: float) -> None:
-    tell((number + share) / 3)
+def _tell_quarter(tell: Callable[[float], object], number: int, share: float) -> None:
+    tell((number + share) / 4)
 
 
-def _difference_of_halves(usual: Array, counts: Array, side: int, tell: Callable[[float], object]) -> float:
-    """The relative difference of two kernels, each found from coarse to fine in one half of a chessboard.
+def _most_agreed(
+    usual: Array, counts: Array, first: list[Step], tell: Callable[[float], object]
+) -> tuple[list[Step], float]:
+    """The kernel that agrees best with the others, and its median relative difference from them.
 
-    They are compared at the shift at which they agree best.
+    Coarse to fine can end in a wrong kernel. Three more are found apart from the start: in each half of a chessboard,
+    and with fewer edges. Wrong ones seldom agree.
     """
+    side = first[-1].kernel.shape[0]
     rows, columns = (np.arange(n) * BLOCK // n for n in usual.shape)
     white = (rows[:, None] + columns[None, :]) % 2 == 0
-    found = [
-        coarse_to_fine(usual, counts, side, partial(_tell_third, tell, number), half)[-1].kernel
-        for number, half in ((1, white), (2, ~white))
-    ]
-    first, second = (np.fft.rfft2(kernel.double().numpy(), (2 * side, 2 * side)) for kernel in found)
-    product = float(np.fft.irfft2(first * second.conj(), (2 * side, 2 * side)).max())
-    one, other = (float((kernel.double() ** 2).sum()) for kernel in found)
+    runs = [first]
+    for part, edges in ((white, EDGES), (~white, EDGES), (None, 2 * EDGES)):
+        runs.append(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, len(runs)), part, edges))
+    apart = np.array([[_difference(a[-1].kernel, b[-1].kernel) for b in runs] for a in runs])
+    best = int(apart.sum(1).argmin())
+    return runs[best], float(np.median(np.delete(apart[best], best)))
+
+
+def _difference(first: Tensor, second: Tensor) -> float:
+    """The relative difference of two kernels at the shift at which they agree best."""
+    double = (2 * first.shape[0], 2 * first.shape[0])
+    a, b = (np.fft.rfft2(kernel.double().numpy(), double) for kernel in (first, second))
+    product = float(np.fft.irfft2(a * b.conj(), double).max())
+    one, other = (float((kernel.double() ** 2).sum()) for kernel in (first, second))
     return float(np.sqrt(max(one + other - 2 * product, 0.0) / np.sqrt(one * other)))
