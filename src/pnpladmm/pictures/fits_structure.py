@@ -34,8 +34,9 @@ FIELDS = {
     "NAXIS": Field(int, 0, 32),
     "PCOUNT": Field(int, 0, 10**12, default=0),
     "GCOUNT": Field(int, 1, 10**9, default=1),
+    "TFIELDS": Field(int, 0, 999, default=0),
 }
-"""What says how long the data are."""
+"""What says how long the data are, and how many columns a table has."""
 AXIS = Field(int, 0, 10**12)
 
 
