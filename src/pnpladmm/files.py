@@ -94,7 +94,7 @@ def check_writable(path: str | Path, size: int = 0) -> None:
         folder = target.parent
         while not folder.exists():
             folder = folder.parent
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=_prefix(target), suffix=".part"):
+        with tempfile.TemporaryFile(dir=folder):  # without a name where the system can: a kill leaves nothing
             free = shutil.disk_usage(folder).free
     except OSError as error:
         raise InputError(f"{name} cannot be written ({error.strerror or error}): give another place") from error

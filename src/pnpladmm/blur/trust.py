@@ -107,7 +107,7 @@ class Estimate:
         if self.residual is not None:
             words += f", residual {self.residual:.2f} of the noise"
         if self.agreement is not None:
-            words += f", places agree with their neighbours to {100 * self.agreement:.2g} %"
+            words += f", neighbouring places differ by {100 * self.agreement:.2g} %"
         return words
 
 
