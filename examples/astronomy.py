@@ -79,7 +79,7 @@ def main(folder: Path) -> dict[str, float]:
     pnpladmm("simulate", folder / "scene.fits", "-b", folder / "field.psf", *counts, "-o", folder / "frame.fits")
     blur = folder / "frame.fits.blur.npz"
     pnpladmm(
-        "restore", folder / "frame.fits", "-b", blur, *counts, "--iterations", "20", "-o", folder / "sharp.fits",
+        "restore", folder / "frame.fits", "-b", blur, *counts, "--method", "sources", "-o", folder / "sharp.fits",
     )  # fmt: skip
     frame, restored = (fits.getdata(folder / name).astype(float) for name in ("frame.fits", "sharp.fits"))
     margin = (SIZE - frame.shape[0]) // 2

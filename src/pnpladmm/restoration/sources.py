@@ -1,4 +1,4 @@
-"""Is the PSF much wider than the sharpest sources in the picture? Then its pixels are not the picture's."""
+"""What the sources in a frame say: whether the PSF is sampled as the frame is, and which method is made for it."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def too_wide(picture: Picture, blur: object) -> str | None:
         f"the PSF is {psf:.1f} pixels wide (FWHM), the sharpest sources in the picture {sharpest:.1f}: "
         f"is it sampled more finely than the picture? Then psf_scale {sharpest / psf:.2f} or so fits"
     )
+
+
+def advice_for_stars(picture: Picture, blur: object) -> str | None:
+    """A note where a network that was trained on photographs is about to restore a frame of stars; else None."""
+    if picture.format != "FITS" or not isinstance(blur, Blur):
+        return None
+    height, width = blur.size
+    reach = max(3, int(np.ceil(fwhm(blur.psf_at(height // 2, width // 2).mean(0).numpy()))))
+    if min(height, width) < 6 * reach:
+        return None
+    if sharpest_sources(picture.pixels[0], reach, None if picture.valid is None else picture.valid[0]) is None:
+        return None
+    return "this looks like a frame of stars: the method sources is made for them, without a network, and keeps their flux"
 
 
 def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) -> float | None:
