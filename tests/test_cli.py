@@ -166,7 +166,7 @@ def test_what_a_run_says(run: Run, files: Path) -> None:
 def test_a_failed_picture_writes_nothing_and_the_others_are_restored(
     run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("pnpladmm.restoration.run")
+    module = import_module("pnpladmm.tiling.plan")
     solve, calls = module.solve, []
 
     def diverges_first(*arguments: Any, **options: Any) -> pnpladmm.Result:

@@ -252,7 +252,7 @@ def test_the_command_trains_and_refuses_in_one_line(folder: Path, tmp_path: Path
     for wrong, message in (
         ((*given, "--network", "prox-drunet"), "network = prox-drunet: "),
         ((*given, "--calls", "1"), "calls = 1: give at least 2"),
-        ((*given, "--start", "nothing.safetensors"), "nothing.safetensors: no such weight file"),
+        ((*given, "--start", "nothing.safetensors"), "nothing.safetensors: no such file"),
         ((*given, "--settings-of", "nobody", "--fresh", "--grey", "2"), "grey = 2.0: "),
     ):
         code, out, err = run("train", *wrong)

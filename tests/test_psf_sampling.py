@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,17 @@ def test_a_psf_that_is_too_wide_for_the_stars_is_told(sigma: float) -> None:
         assert f"the PSF is {3 * 2.355 * sigma:.0f}"[:-1] in said
         assert "psf_scale 0." in said
     assert too_wide(Picture.from_array(np.zeros((160, 160), np.float32)), as_blur(right, (160, 160))) is None
+
+
+def test_a_frame_of_stars_is_told_of_the_method_for_stars() -> None:
+    blur = as_blur(blurs.gaussian(1.6), (160, 160))
+    frame = replace(stars(1.6, 0), format="FITS")
+    advice = "the method sources is made for them"
+    assert any(advice in note for note in pl.restore(frame, blur, iterations=2).notes)
+    assert not any(advice in note for note in pl.restore(frame, blur, method="sources", iterations=20).notes)
+    sky = 0.1 + 1e-3 * np.random.default_rng(0).standard_normal((160, 160))
+    flat = replace(Picture.from_array(sky.astype(np.float32)), format="FITS")
+    assert not any(advice in note for note in pl.restore(flat, blur, iterations=2).notes)
 
 
 def test_photographs_are_not_told_that_the_psf_is_too_wide() -> None:

@@ -175,9 +175,9 @@ def test_other_contents_are_refused(tmp_path: Path) -> None:
 
 
 def test_missing_and_unknown_names_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse(tmp_path / "absent.pth", "no such weight file")
+    refuse(tmp_path / "absent.pth", "no such file")
     (tmp_path / "folder.pt").mkdir()
-    refuse(tmp_path / "folder.pt", "no such weight file")
+    refuse(tmp_path / "folder.pt", "no such file")
     with pytest.raises(InputError, match="no such network: give one of drunet, light"):
         load_network("dncnn")
     monkeypatch.setattr(shipped, "WEIGHTS_FOLDER", tmp_path)

@@ -12,7 +12,6 @@
 
 from typing import TYPE_CHECKING
 
-from pnpladmm import report as _report  # noqa: F401  # results then show themselves in notebooks
 from pnpladmm.allocator import keep_memory
 from pnpladmm.blur import Blur, as_blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
@@ -108,6 +107,15 @@ __all__ = [
     "write_picture",
 ]
 __version__ = "0.1.0"
+
+
+def _html(result: Result) -> str:
+    from pnpladmm.report import as_html  # not needed before a notebook shows a result
+
+    return as_html(result)
+
+
+Result.html = staticmethod(_html)
 
 _MEANT = {"deblur": "restore", "deconvolve": "restore", "denoise": "load_denoiser"}
 """What people try first, and the name that it has here."""

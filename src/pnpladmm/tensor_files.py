@@ -52,7 +52,7 @@ def read_tensors(path: Path, weights_only: bool = True) -> tuple[dict[str, Tenso
     """
     check_regular(path)
     if not path.is_file():
-        raise InputError(f"{path}: no such weight file")
+        raise InputError(f"{path}: no such file")
     if path.stat().st_size > max_bytes():
         raise InputError(f"{path}: {path.stat().st_size} bytes, over the limit of {max_bytes()}: raise {LIMIT}")
     metadata: dict[str, str] = {}

@@ -250,9 +250,8 @@ def _made_to_fit(picture: Picture, form: Format, name: str, allow_loss: bool) ->
         picture = picture.from_linear().with_depth(deepest)
     if picture.alpha is not None and not form.holds_alpha:
         if not allow_loss:
-            able = " or ".join(other.name for other in FORMATS.values() if other.holds_alpha)
             raise InputError(
-                f"{name}: {kind} cannot hold alpha: write {able}; in Python: allow_loss=True leaves it out"
+                f"{name}: {kind} cannot hold alpha: write PNG or TIFF; in Python: allow_loss=True leaves it out"
             )
         picture = replace(picture, alpha=None)
         notes.append("alpha is left out")

@@ -98,7 +98,3 @@ def _smaller(pictures: Tensor) -> Tensor:
         return first
     size = [max(1, round(n / step)) for n in first.shape[-2:]]
     return torch.nn.functional.interpolate(first, size, mode="area")
-
-
-# Solvers do not know reports, so that results are told from here.
-Result.html = staticmethod(as_html)

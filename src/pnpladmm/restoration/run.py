@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pnpladmm.blur import Blur
 from pnpladmm.denoisers import Denoiser, load_denoiser
-from pnpladmm.operators import LinearOperator
+from pnpladmm.operators import LinearOperator, as_operator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.restoration.inputs import Given, operator_of
@@ -22,7 +22,7 @@ from pnpladmm.restoration.noise_model import joined_noise
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.restoration.sources import too_wide
+from pnpladmm.restoration.sources import advice_for_stars, too_wide
 from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
@@ -62,7 +62,7 @@ def run(
     callback: Callback | None,
 ) -> Restoration:
     """Restore every page and put the results together."""
-    operator = operator_of(blur, options.boundary)
+    operator = as_operator(operator_of(blur, options.boundary), given.picture.pixels)
     denoiser = chosen_denoiser(options)
     plan = _plan(given, operator, denoiser, options)
     operator = operator if plan is None else plan.operator(operator)
@@ -86,6 +86,8 @@ def run(
     notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
     damage = [note for note in notes if DAMAGE in note]
     notes = [note for note in notes if note not in damage]
+    if options.method_class.denoiser_calls and (advice := advice_for_stars(given.picture, blur)) is not None:
+        notes.append(advice)
     hint = given.picture.metadata.electrons_per_count
     if hint is not None and options.takes_errors_of_file and given.picture.quality is None:
         notes.append(

@@ -46,7 +46,7 @@ def too_wide(picture: Picture, blur: object) -> str | None:
 
 
 def advice_for_stars(picture: Picture, blur: object) -> str | None:
-    """A note where a network that was trained on photographs is about to restore a frame of stars; else None."""
+    """A note where a denoiser, made for photographs, is about to restore a frame of stars; else None."""
     if picture.format != "FITS" or not isinstance(blur, Blur):
         return None
     height, width = blur.size
@@ -55,7 +55,7 @@ def advice_for_stars(picture: Picture, blur: object) -> str | None:
         return None
     if sharpest_sources(picture.pixels[0], reach, None if picture.valid is None else picture.valid[0]) is None:
         return None
-    return "this looks like a frame of stars: the method sources is made for them, without a network, and keeps their flux"
+    return "this looks like a frame of stars: the method sources is made for them and keeps their flux"
 
 
 def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) -> float | None:

@@ -90,7 +90,7 @@ class Result:
     """Where the run stands: `solve(..., start=state)` goes on from here, bit for bit."""
 
     html: ClassVar[Callable[[Any], str] | None] = None
-    """How notebooks show a result; set by `pnpladmm.report`, which solvers do not know."""
+    """How notebooks show a result; set by the package, because solvers do not know reports."""
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows; None where only `repr` is known."""
