@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "ragged kernels": (lambda: pl.SpatiallyVaryingBlur([[[1.0], [1.0, 2.0]]], U), "kernels are a"),
     "state of another method": (
         lambda: pl.solve(problem(), pl.ISTA(tv(), 0.1, 9.0), start=pl.LADMM(tv(), 0.1, 1.0, 2.0).init(problem())),
-        "start is a LADMMState: ISTA goes on from a ISTAState",
+        "start is a LADMMState: ISTA goes on from a ISTAState; start=state.x begins with its picture",
     ),
     "reference an array": (
         lambda: pl.solve(problem(), pl.RichardsonLucy(), reference=Y.numpy()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,11 +15,12 @@ from PIL import Image
 import pnpladmm as pl
 from conftest import Run
 from pnpladmm.blur import Blur, as_blur, defocus, gaussian, motion
-from pnpladmm.restoration.never_worse import raised, with_known_error
+from pnpladmm.restoration.never_worse import never_worse, raised, with_known_error
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.restoration.policy import Prepared
 from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, known_error
 from pnpladmm.restoration.signs import detail_of, signs_of
+from pnpladmm.solvers import make_method
 
 SIDE = 72
 
@@ -100,6 +102,45 @@ def test_each_picture_of_a_batch_is_judged_alone() -> None:
     assert float(found.noise_model.blur_error[0]) == 0
     assert found.statuses[1] is pl.Status.WITHDRAWN
     torch.testing.assert_close(found.image[1:], noise.to(found.image), rtol=0, atol=0)
+
+
+def test_who_stops_the_second_look_gets_a_stopped_run() -> None:
+    """Else Ctrl-C would be lost: the next pictures would be restored, and the picture itself written."""
+    y, _ = observed(motion(15, 30))
+    looks: list[int] = []
+
+    def stop(step: pl.Progress) -> bool:
+        looks.append(step.iteration)
+        return looks.count(2) == 2
+
+    found = pl.restore(y, motion(15, 120), callback=stop)
+    assert looks.count(1) == 2
+    assert found.status is pl.Status.STOPPED
+    assert not torch.equal(found.image, y.to(found.image))
+
+
+def test_a_run_that_fails_leaves_its_neighbours_their_second_look() -> None:
+    y = torch.rand(2, 1, 7, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    level, operator = torch.full((2,), 0.01, dtype=torch.float64), as_blur(torch.ones(3, 3), (7, 7)).operator()
+    prepared = Prepared(pl.Problem(y, operator, pl.Gaussian(level)), level, NoiseModel("given", level), ())
+    denoiser = pl.load_denoiser("light")
+
+    def attempt(prepared: Prepared) -> tuple[pl.Result, tuple[str, ...]]:
+        method = make_method("fast", denoiser, prepared.problem, prepared.noise)
+        statuses = (pl.Status.NON_FINITE, pl.Status.FINISHED)
+        return replace(pl.solve(prepared.problem, method), statuses=statuses), ()
+
+    found = never_worse(attempt, prepared)
+    assert found.prepared.noise[0] == level[0]
+    assert found.prepared.noise[1] > level[1]
+    assert not found.withdrawn[0]
+
+
+def test_the_state_of_a_withdrawn_picture_is_the_picture_itself() -> None:
+    y = torch.rand(1, 1, 7, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = pl.restore(y, torch.ones(3, 3) / 9, noise=0.01)
+    assert found.status is pl.Status.WITHDRAWN
+    torch.testing.assert_close(found.problem.crop_to_observed(found.state.x), found.image, rtol=0, atol=1e-12)
 
 
 def test_the_command_line_writes_the_picture_itself_and_says_so(run: Run) -> None:

@@ -19,6 +19,7 @@ from pnpladmm.restoration.policy import Prepared
 from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, expected_gain, known_error
 from pnpladmm.restoration.signs import detail_of, signs_of
 from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
+from pnpladmm.solvers.state import State
 
 REPEATS = 2
 """So many times a picture is restored again."""
@@ -56,7 +57,7 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
     """Restore, and restore again with a higher noise level where the picture shows that the data were trusted too much.
 
     Only the annealed method is asked again: the rule was fitted to its pictures. What a picture gets does not depend on
-    its neighbours in a batch.
+    its neighbours in a batch. A run that failed or was stopped is not judged: nobody takes its picture for a good one.
     """
     result, notes = attempt(prepared)
     none = torch.zeros(prepared.problem.pictures, dtype=torch.bool)
@@ -65,14 +66,18 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
     allowed = DOUBTFUL + min(ASKED, max(0.0, -math.log(strength)))
     before, doubted, withdrawn = prepared.noise, none, none
     for left in range(REPEATS, -1, -1):
-        signs = None if result.status in BROKEN else signs_of(prepared.problem, result.image, prepared.noise)
+        if Status.STOPPED in result.statuses:  # nobody waits for a better picture
+            withdrawn = none
+            break
+        signs = signs_of(prepared.problem, result.image, prepared.noise)
         if signs is None:
             break
         doubts = doubt(signs).cpu()
         most = (LARGEST_FACTOR * before).clamp_max(STRONGEST)
-        again = (doubts >= allowed) & (prepared.noise < 0.99 * most).cpu()
+        whole = ~torch.tensor([status.failed for status in result.statuses])
+        again = whole & (doubts >= allowed) & (prepared.noise < 0.99 * most).cpu()
         doubted = doubted | again
-        withdrawn = doubted & ((expected_gain(signs).cpu() < LEAST_GAIN) | (doubts >= allowed))
+        withdrawn = whole & doubted & ((expected_gain(signs).cpu() < LEAST_GAIN) | (doubts >= allowed))
         if not left or not bool(again.any()):
             break
         factor = torch.where(again, doubts, 0.0).exp().to(prepared.noise)
@@ -80,10 +85,6 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         prepared = raised(prepared, (level.square() - prepared.noise.square()).clamp_min(0).sqrt())
         result, notes = attempt(prepared)
     return Judged(prepared, result, withdrawn, notes, _words(before, prepared.noise, doubted & ~withdrawn, withdrawn))
-
-
-BROKEN = (Status.STOPPED, Status.DIVERGED, Status.NON_FINITE)
-"""Runs whose picture is not to be judged: nobody takes it for a good one."""
 
 
 def raised(prepared: Prepared, error: Tensor) -> Prepared:
@@ -99,17 +100,27 @@ def raised(prepared: Prepared, error: Tensor) -> Prepared:
     return replace(prepared, problem=problem, noise=(noise.square() + error.square()).sqrt(), model=model)
 
 
-def returned(result: Result, image: Tensor, before: Tensor, withdrawn: Tensor) -> Result:
-    """The result with the observation `before` instead of the pictures that are withdrawn."""
+def returned(result: Result, problem: Problem, before: Tensor, withdrawn: Tensor) -> Result:
+    """The result on the picture's own domain, with the picture `before` instead of those that are withdrawn.
+
+    A run that was stopped keeps its status: nothing more is to be started.
+    """
+    image = problem.crop_to_observed(result.image)
     if not bool(withdrawn.any()):
         return replace(result, image=image)
+    given = withdrawn.to(image.device).view(-1, 1, 1, 1)
+    x = torch.where(given, problem.default_start().to(image), result.state.x)
     nothing = Certificate(Level.OUTSIDE, "the restoration was withdrawn: this is the picture that was given", ())
     flags = withdrawn.tolist()
     return replace(
         result,
-        image=torch.where(withdrawn.to(image.device).view(-1, 1, 1, 1), before.to(image), image),
-        statuses=tuple(Status.WITHDRAWN if w else s for w, s in zip(flags, result.statuses, strict=True)),
+        image=torch.where(given, before.to(image), image),
+        statuses=tuple(
+            Status.WITHDRAWN if w and s is not Status.STOPPED else s
+            for w, s in zip(flags, result.statuses, strict=True)
+        ),
         certificates=tuple(nothing if w else c for w, c in zip(flags, result.certificates, strict=True)),
+        state=State(x=x, iteration=result.state.iteration),
     )
 
 

@@ -39,7 +39,9 @@ class Restoration(Result):
     result has the axes, the type and the range of numbers that the picture was given with: a `uint8` array of shape
     (H, W, 3) comes back as one. Alpha of a file or PIL picture is the last channel. `save` writes it with the depth
     and the metadata of the file that was given.
-    `method`, `state` and `problem` are those of the first page, where a file has several.
+    `method`, `state` and `problem` are those of the first page, where a file has several. A method that was chosen by
+    its name works on a scale of its own, from dark to bright; of its variables `state` then holds `x` alone, in the
+    numbers of `problem`.
 
     Attributes
     ----------

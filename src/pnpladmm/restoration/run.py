@@ -70,7 +70,7 @@ def run(
     done: list[Done] = []
     for pages in _pages(given, dead, variance, options):
         done.append(_restore(pages, operator, denoiser, options, callback, plan, uncertainty))
-        if done[-1].result.status is Status.STOPPED:
+        if Status.STOPPED in done[-1].result.statuses:
             break
     working = given.picture.to_linear() if options.linear else given.picture
     image = torch.cat([d.result.image for d in done])
@@ -186,7 +186,8 @@ def _plan(given: Given, operator: LinearOperator, denoiser: Denoiser, options: O
     together = pages if given.together else 1
     sample = given.picture.pixels.element_size()
     memory = None if options.memory is None else read_size(options.memory)
-    return plan_for((together, channels, height, width), sample, operator, denoiser, memory, options.tiles)
+    device = given.picture.pixels.device if options.device is None else torch.device(options.device)
+    return plan_for((together, channels, height, width), sample, operator, denoiser, memory, options.tiles, device)
 
 
 def _restore(
@@ -221,7 +222,7 @@ def _restore(
     white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
     checks = check_residual(problem, result.image, white)
     working = pages.picture.to_linear() if options.linear else pages.picture
-    result = returned(result, problem.crop_to_observed(result.image), working.pixels, judged.withdrawn)
+    result = returned(result, problem, working.pixels, judged.withdrawn)
     return Done(prepared, result, checks, tuple(notes), judged.warnings)
 
 
@@ -269,7 +270,7 @@ def _on_scale(
 def _back(units: Units | None, result: Result) -> Result:
     if units is None:
         return result
-    return replace(result, image=units.back(result.image), state=replace(result.state, x=units.back(result.state.x)))
+    return replace(result, image=units.back(result.image), state=units.state(result.state))
 
 
 def units_for(prepared: Prepared, options: Options) -> Units | None:

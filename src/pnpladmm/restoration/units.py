@@ -14,6 +14,7 @@ from torch import Tensor
 from pnpladmm.data_terms import DataTerm, Gaussian, WeightedGaussian
 from pnpladmm.solvers import Problem, Progress
 from pnpladmm.solvers.loop import Callback
+from pnpladmm.solvers.state import State
 
 DARK, BRIGHT = 0.0, 1.0
 """What the darkest and the brightest areas become: about what they are in photographs."""
@@ -69,13 +70,17 @@ class Units:
         """Pictures as they are."""
         return self.offset.to(x) + self.scale.to(x) * x
 
+    def state(self, state: State) -> State:
+        """The picture as it is, and nothing else: no run can go on from variables on a scale of their own."""
+        return State(x=self.back(state.x), iteration=state.iteration)
+
     def callback(self, callback: Callback | None) -> Callback | None:
         """A callback that gets pictures as they are."""
         if callback is None:
             return None
 
         def call(step: Progress) -> bool | None:
-            return callback(replace(step, state=replace(step.state, x=self.back(step.state.x))))
+            return callback(replace(step, state=self.state(step.state)))
 
         return call
 

@@ -165,7 +165,9 @@ def _first_state(problem: Problem, method: Method[Any], start: Start | State) ->
         return method.init(problem, start)
     if type(start) is not method.state_type:
         wanted = method.state_type.__name__
-        raise InputError(f"start is {type_words(start)}: {method.name} goes on from a {wanted}")
+        raise InputError(
+            f"start is {type_words(start)}: {method.name} goes on from a {wanted}; start=state.x begins with its picture"
+        )
     return start
 
 
