@@ -16,6 +16,7 @@ from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tiling import TiledBlur, plan_for, plan_tiles, read_size, solve_by
 from pnpladmm.tiling.denoiser import TiledDenoiser, in_tiles
 from pnpladmm.tiling.geometry import taken
+from pnpladmm.tiling.memory import free_memory
 from pnpladmm.tiling.plan import Plan
 from pnpladmm.tiling.window import window_for_scene
 
@@ -267,7 +268,7 @@ def test_what_cannot_be_divided_is_named():
         pl.restore(picture, np.ones((3, 3)), noise=0.1, tiles=0)
 
 
-def test_memory_sizes_and_plans():
+def test_memory_sizes_and_plans(monkeypatch):
     assert read_size("2GiB") == 2**31
     blur = Blur(gaussian(1.0)[None], torch.ones(1, 3000, 4000)).operator()
     light = pl.load_denoiser("light")
@@ -276,3 +277,15 @@ def test_memory_sizes_and_plans():
     assert plan is not None
     assert 700 < plan.side < 1536
     assert plan.halo % 8 == 0
+    # The kernels lie on the CPU; what counts is where the pictures will.
+    free = {"cpu": 10**12, "cuda": 5 * 10**9}
+    monkeypatch.setattr("pnpladmm.tiling.plan.free_memory", lambda device: free[device.type])
+    assert plan_for((1, 3, 3000, 4000), 4, blur, light, None, None, torch.device("cpu")) is None
+    assert plan_for((1, 3, 3000, 4000), 4, blur, light, None, None, torch.device("cuda")) is not None
+
+
+def test_what_torch_keeps_of_a_gpu_for_the_next_picture_is_free(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2, 100))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 80)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 10)
+    assert free_memory(torch.device("cuda")) == 72

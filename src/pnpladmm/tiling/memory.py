@@ -43,7 +43,8 @@ def read_size(text: object) -> int:
 def free_memory(device: torch.device) -> int | None:
     """Bytes that are free on a GPU, or in this machine and its control group; None where the system does not say."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for what comes next
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
     found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

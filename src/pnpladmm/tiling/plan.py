@@ -49,11 +49,18 @@ class Plan:
 
 
 def plan_for(
-    shape: Shape, sample: int, blur: LinearOperator, denoiser: Denoiser, memory: int | None, tiles: int | None
+    shape: Shape,
+    sample: int,
+    blur: LinearOperator,
+    denoiser: Denoiser,
+    memory: int | None,
+    tiles: int | None,
+    device: torch.device | None = None,
 ) -> Plan | None:
     """The plan for pictures (B, C, H, W) that are restored together; None where they are restored undivided.
 
-    `memory` are the bytes that may be used: by default a share of what is free. `tiles` is the longest side of a tile.
+    `memory` are the bytes that may be used: by default a share of what is free on `device`, where the pictures will
+    lie. `tiles` is the longest side of a tile.
     Where neither is given, a blur that cannot be divided is left whole, whatever it needs.
     """
     pictures, channels, height, width = shape
@@ -66,8 +73,7 @@ def plan_for(
         if max(height, width) <= tiles:
             return None
         return Plan(tiles, halo, blend, "tiles were asked for")
-    device = blur.device or torch.device("cpu")
-    free = free_memory(device) if memory is None else memory
+    free = free_memory(device or torch.device("cpu")) if memory is None else memory
     need = needed_bytes(pictures, channels, height * width, sample, denoiser)
     budget = free if memory is not None or free is None else int(SHARE * free)
     if budget is None or need <= budget:
