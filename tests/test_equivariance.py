@@ -85,6 +85,17 @@ def test_stars_are_not_hot() -> None:
     assert found.nonzero().tolist() == [[0, 0, 20, 20]]
 
 
+def test_a_flat_picture_does_not_change_what_is_hot_beside_it() -> None:
+    """Its noise cannot be found; that of the other can."""
+    noise = torch.randn(1, 1, 48, 48, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = 0.5 + 0.01 * noise
+    y[..., 19:22, 19:22] = 0.5
+    y[..., 20, 20] = 0.5 + 12 * 0.01  # much for noise, too little for a hot pixel
+    operator = pl.as_blur(KERNEL, (48, 48)).operator("replicate")
+    assert hot_pixels(y, operator) is None
+    assert hot_pixels(torch.cat([y, torch.zeros_like(y)]), operator) is None
+
+
 def test_single_bright_pixels_are_light_where_nothing_is_blurred() -> None:
     y = torch.from_numpy(frame())[None, None].clone()
     y[..., 20, 20] = 100
@@ -124,5 +135,18 @@ def test_a_callback_sees_the_picture_in_its_own_numbers() -> None:
         seen.append(float(step.state.x.mean()))
 
     result = pl.restore(y, KERNEL, denoiser="tv", iterations=3, callback=look)
+    torch.testing.assert_close(result.problem.crop_to_observed(result.state.x), result.image, rtol=0, atol=0)
     assert seen[-1] == pytest.approx(float(result.state.x.mean()), rel=1e-9)
     assert seen[-1] * result.before.scale == pytest.approx(y.mean(), rel=1e-4)
+
+
+def test_a_state_on_another_scale_is_not_gone_on_from() -> None:
+    """Its duals and the method belong to a picture between dark and bright: the run would be silently wrong."""
+    result = pl.restore(1000 + frame(), KERNEL, method="ladmm", denoiser="tv", iterations=3)
+    with pytest.raises(pl.InputError, match=r"goes on from a LADMMState; start=state\.x begins with its picture"):
+        pl.solve(result.problem, result.method, 3, start=result.state)
+    with pytest.raises(pl.InputError, match="goes on from"):
+        pl.restore(
+            1000 + frame(), KERNEL, method="ladmm", denoiser="tv", iterations=1,
+            callback=lambda step: bool(pl.solve(result.problem, result.method, 3, start=step.state)),
+        )  # fmt: skip

@@ -117,6 +117,16 @@ def test_a_map_of_the_noise_is_used() -> None:
     assert float(psnr(known, sharp)) > float(psnr(unknown, sharp))
 
 
+def test_the_level_of_a_map_is_that_of_the_pixels_that_count() -> None:
+    """A mosaic may be empty for the most part, with any variance there."""
+    y = observed(64)[0]
+    valid = torch.zeros_like(y, dtype=torch.bool)
+    valid[..., 16:40, 16:40] = True
+    variance = torch.where(valid, SIGMA**2, torch.nan)
+    found = pl.restore(y, np.ones((3, 3)), denoiser="tv", mask=~valid, variance=variance, iterations=2)
+    assert float(found.noise_model.white) == pytest.approx(SIGMA, rel=1e-6)
+
+
 def test_counts() -> None:
     sharp = pl.Picture.from_array(scene(96))
     blur = pl.Blur(gaussian(1.5)[None], torch.ones(1, 96, 96))

@@ -60,11 +60,16 @@ def _mean_of_four(around: Tensor) -> Tensor:
 def _noise(pixels: Tensor, excess: Tensor, valid: Tensor | None) -> Tensor:
     """The noise of each picture, (B,), found without the pixels that stand out most; 0 where it cannot be found."""
     usual = excess <= 1e3 * excess.flatten(1).mean(1).view(-1, 1, 1, 1).clamp_min(1e-30)
+    filled = torch.where(usual, pixels, pixels.flatten(1).median(1).values.view(-1, 1, 1, 1))
+    counts = usual if valid is None else usual & valid
+    return torch.cat([_noise_of_one(filled[i : i + 1], counts[i : i + 1]) for i in range(len(pixels))]).to(pixels)
+
+
+def _noise_of_one(picture: Tensor, counts: Tensor) -> Tensor:
     try:
-        filled = torch.where(usual, pixels, pixels.flatten(1).median(1).values.view(-1, 1, 1, 1))
-        return estimate_noise(filled, usual if valid is None else usual & valid).to(pixels)
+        return estimate_noise(picture, counts)
     except InputError:
-        return pixels.new_zeros(len(pixels))
+        return torch.zeros(1, dtype=torch.float64, device=picture.device)
 
 
 def _spread(operator: LinearOperator, pixels: Tensor) -> float:

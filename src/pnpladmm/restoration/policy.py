@@ -75,9 +75,9 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
         noise = model.level
         if options.linear:
             variance = noise.square().to(pixels.dtype).view(-1, 1, 1, 1) * slope(picture).to(pixels).square()
-            noise = _median(variance)
+            noise = _median(variance, valid)
     else:
-        noise = _median(variance)
+        noise = _median(variance, valid)
         model = NoiseModel("counts" if pages.variance is None else "variance map", noise)
     if model.source == "estimated":
         notes.append(model.words(unit_of(picture)))
@@ -160,9 +160,11 @@ def _noise_model(pages: Pages, pixels: Tensor, valid: Tensor | None) -> NoiseMod
     return NoiseModel("estimated", white, jpeg=compression_errors(pages.picture, white))
 
 
-def _median(variance: Tensor) -> Tensor:
-    """The level that stands for a map of variances: (B,), float64."""
-    return variance.flatten(1).double().median(1).values.sqrt()
+def _median(variance: Tensor, valid: Tensor | None) -> Tensor:
+    """The level that stands for a map of variances: (B,), float64; of the pixels that count, where there are some."""
+    known = variance if valid is None else torch.where(valid, variance, torch.nan)
+    levels = known.flatten(1).double().nanmedian(1).values
+    return levels.where(levels.isfinite(), variance.flatten(1).double().median(1).values).sqrt()
 
 
 def _data_term(
