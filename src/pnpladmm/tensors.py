@@ -18,9 +18,8 @@ LONGEST = 300
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the system refused memory: to Python, to torch, to a thread or to a library."""
-    return isinstance(error, MemoryError) or any(
-        words in str(error) for words in ("allocate memory", "start new thread")
-    )
+    refused = ("allocate memory", "start new thread", "failed to map segment")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in refused)
 
 
 def one_line(text: str) -> str:
