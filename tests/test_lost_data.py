@@ -18,6 +18,7 @@ from pnpladmm import jobs
 from pnpladmm.blur import read_blur
 from pnpladmm.files import check_writable, replacing, write_bytes
 from pnpladmm.jobs import Job
+from pnpladmm.jobs.files import was_done
 from pnpladmm.locks import Busy, only_writer_of
 from pnpladmm.workshop.experiments.store import Store
 
@@ -316,3 +317,12 @@ def test_an_interrupt_before_the_first_iteration_keeps_nothing(files: Path, monk
     with pytest.raises(jobs.Interrupted):
         jobs.run_job(job)
     assert not (files / "x.png").exists()
+
+
+def test_an_interrupted_picture_is_not_done(files: Path) -> None:
+    job = Job(str(files / "a.png"), str(files / "psf.png"), str(files / "x.png"), 3.0, keep_interrupted=True)
+    assert jobs.run_job(job, callback=lambda step: True).status == "stopped"
+    assert (files / "x.png").exists()
+    assert not was_done(job)
+    jobs.run_job(job)
+    assert was_done(job)

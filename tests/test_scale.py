@@ -18,6 +18,7 @@ from pnpladmm.blur import read_blur
 from pnpladmm.jobs import Failure, Job, Outcome, Skipped, run_jobs
 from pnpladmm.scale import Settings, open_source, restore_large
 from pnpladmm.scale.store import TileStore
+from pnpladmm.scale.task import Decisions
 
 zarr = pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
 
@@ -189,6 +190,18 @@ def test_bad_input_is_one_line(scene, tmp_path):
     refused("50x50", blur=str(tmp_path / "small.npz"))
     zarr.create_array(tmp_path / "four.zarr", shape=(4, 5, 60, 60), dtype="uint8")
     refused("one plane", picture=str(tmp_path / "four.zarr"))
+
+
+def test_colour_planes_lie_where_the_pictures_do():
+    eye = torch.eye(3)[None].tolist()
+    found = Decisions((9, 9), 3, 1.0, 0.1, False, (0.0, 1.0), (3, 3), (eye, eye, [[1.0, 0.5, 0.1]]))
+    planes = found.colour_planes(torch.empty(1, 3, 9, 9, device="meta", dtype=torch.float64))
+    assert planes is not None
+    assert (planes.mixing.device.type, planes.unmixing.device.type, planes.energy.device.type) == (
+        "meta",
+        "meta",
+        "cpu",
+    )
 
 
 def test_a_picture_smaller_than_the_halo_is_one_tile(tmp_path, scene):

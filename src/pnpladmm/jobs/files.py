@@ -47,8 +47,11 @@ def outputs_of(job: Job) -> list[str]:
     return found
 
 
-def write_job(job: Job, hashes: dict[str, str]) -> None:
-    """Settings, versions and hashes, with paths relative to the job file, so that the folder can move."""
+def write_job(job: Job, hashes: dict[str, str], complete: bool = True) -> None:
+    """Settings, versions and hashes, with paths relative to the job file, so that the folder can move.
+
+    A run that was interrupted is not `complete`: it is not skipped the next time.
+    """
     from pnpladmm import __version__
 
     path = job_path(job.output)
@@ -57,19 +60,20 @@ def write_job(job: Job, hashes: dict[str, str]) -> None:
         if is_file(name, settings[name]):
             settings[name] = os.path.relpath(settings[name], path.parent)
     versions = {"pnpladmm": __version__, "torch": torch.__version__, "python": platform.python_version()}
-    write_text(path, json.dumps({"job": settings, "sha256": hashes, "versions": versions}, indent=1) + "\n")
+    content = {"job": settings, "sha256": hashes, "versions": versions, "complete": complete}
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def was_done(job: Job) -> bool:
-    """Did an earlier run write this output from the same files with the same settings?"""
+    """Did an earlier run write this output from the same files with the same settings, to its end?"""
     path = job_path(job.output)
     try:
         if not (Path(job.output).is_file() and path.is_file()):
             return False
-        settings, hashes = _read(path)
+        settings, hashes, complete = _read(path)
         known = Job(**settings)
         same = (asdict_without_engine(known), hashes) == (asdict_without_engine(job), file_hashes(job))
-        return same and path.stat().st_mtime_ns >= Path(job.output).stat().st_mtime_ns
+        return complete and same and path.stat().st_mtime_ns >= Path(job.output).stat().st_mtime_ns
     except (OSError, InputError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -89,7 +93,7 @@ def read_job(path: Path, trust: bool = False) -> Job:
     Without `trust` it may neither read nor write outside the folder of the job file: it may come from a stranger.
     """
     try:
-        settings, hashes = _read(path)
+        settings, hashes, _ = _read(path)
         job = Job(**settings)
         if not trust:
             for name in (*job.files().values(), job.output):
@@ -108,8 +112,8 @@ def read_job(path: Path, trust: bool = False) -> Job:
     return job
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings with paths that start where we are, and hashes."""
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """Settings with paths that start where we are, hashes, and whether the run came to its end."""
     what = "a job file that restore wrote"
     content = parse_json(str(path), read_text(path, LARGEST, what), what)
     settings, hashes = dict(content["job"]), dict(content["sha256"])
@@ -118,7 +122,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     for name in (*FILES, "output"):
         if is_file(name, settings.get(name)):
             settings[name] = os.path.normpath(path.parent / settings[name])
-    return settings, hashes
+    return settings, hashes, bool(content.get("complete", True))
 
 
 def file_hashes(job: Job) -> dict[str, str]:

@@ -175,7 +175,7 @@ def _run(job: Job, picture: Picture, progress: bool, callback: Callback | None) 
     if restored.status is Status.STOPPED and not (job.keep_interrupted and len(restored.history)):
         raise Interrupted  # also where there is no iterate to be kept
     written = restored.save(job.output)
-    write_job(job, hashes)
+    write_job(job, hashes, complete=Status.STOPPED not in restored.statuses)
     if job.report:
         write_restoration(Path(f"{job.output}.report"), restored, Path(job.picture).name, dataclasses.asdict(job))
     return _outcome(job, restored, written.notes)

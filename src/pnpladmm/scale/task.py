@@ -59,12 +59,12 @@ class Decisions:
         low, high = (torch.tensor(end, dtype=torch.float64).view(1, 1, 1, 1) for end in self.ends)
         return Units.between(low, high, torch.tensor([self.noise], dtype=torch.float64))
 
-    def colour_planes(self) -> ColourPlanes | None:
-        """The colour planes as tensors."""
+    def colour_planes(self, like: Tensor) -> ColourPlanes | None:
+        """The colour planes for pictures as `like`, on their device."""
         if self.planes is None:
             return None
         mixing, unmixing, energy = (torch.tensor(part, dtype=torch.float64) for part in self.planes)
-        return ColourPlanes(mixing.float(), unmixing.float(), energy)
+        return ColourPlanes(mixing.to(like), unmixing.to(like), energy)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def restore_part(settings: Settings, decisions: Decisions, rows: Span, columns: 
         return prepared.problem.default_start()[0].float().cpu()
     units = decisions.units
     problem = units.problem(prepared.problem)
-    vars(problem)["colour_planes"] = decisions.colour_planes()
+    vars(problem)["colour_planes"] = decisions.colour_planes(problem.observed)
     denoiser = load_denoiser(settings.denoiser, settings.device)
     noise = units.noise(torch.tensor([decisions.noise], dtype=torch.float64, device=problem.observed.device))
     method = make_method("fast", denoiser, problem, noise, settings.strength, settings.iterations)

@@ -166,7 +166,8 @@ def _first_state(problem: Problem, method: Method[Any], start: Start | State) ->
     if type(start) is not method.state_type:
         wanted = method.state_type.__name__
         raise InputError(
-            f"start is {type_words(start)}: {method.name} goes on from a {wanted}; start=state.x begins with its picture"
+            f"start is {type_words(start)}: {method.name} goes on from a {wanted}; "
+            "start=state.x begins with its picture"
         )
     return start
 
