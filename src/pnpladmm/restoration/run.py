@@ -79,44 +79,47 @@ def run(
     if left.shape[1:] != image.shape[1:]:  # the operator changes the size: no picture could replace them
         left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
-    checks = tuple(check for d in done for check in d.checks)
-    failed = [status.sentence for d in done for status in d.result.statuses if status.failed]
-    wide = too_wide(given.picture, blur)
-    known = blur.notes if isinstance(blur, Blur) else ()
-    notes = [*given.picture.notes, *known, *(note for d in done for note in d.notes)]
-    damage = [note for note in notes if DAMAGE in note]
-    notes = [note for note in notes if note not in damage]
-    if options.method_class.denoiser_calls and (advice := advice_for_stars(given.picture, blur)) is not None:
-        notes.append(advice)
-    hint = given.picture.metadata.electrons_per_count
-    if hint is not None and options.takes_errors_of_file and given.picture.quality is None:
-        notes.append(
-            f"its header states a gain of {hint:g}: electrons_per_count={hint:g} would use it, if it still holds"
-        )
+    notes, warnings = _words(given.picture, blur, options, done)
     image = torch.cat([image, left])
     return Restoration(
         **joined([d.result for d in done], image, len(left)),
         noise=torch.cat([noise, noise.new_full((len(left),), torch.nan)]),
         noise_model=joined_noise([d.prepared.model for d in done], len(left)),
-        checks=checks,
-        warnings=tuple(
-            dict.fromkeys(
-                (
-                    *damage,
-                    *failed,
-                    *(warning for d in done for warning in d.warnings),
-                    *([wide] if wide else []),
-                    *(problem for d in done for problem in d.problems),
-                )
-            )
-        ),
-        notes=tuple(dict.fromkeys(notes)),
+        checks=tuple(check for d in done for check in d.checks),
+        warnings=warnings,
+        notes=notes,
         problem=done[0].prepared.problem,
         picture=_with_image(working, image),
         before=given.picture,
         blur=blur,
         rebuild=given.rebuild,
     )
+
+
+def _words(
+    picture: Picture, blur: Blur | LinearOperator, options: Options, done: list[Done]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The notes and the warnings on all pages, each once."""
+    known = blur.notes if isinstance(blur, Blur) else ()
+    found = [*picture.notes, *known, *(note for d in done for note in d.notes)]
+    damage = [note for note in found if DAMAGE in note]
+    notes = [note for note in found if note not in damage]
+    if options.method_class.denoiser_calls and (advice := advice_for_stars(picture, blur)) is not None:
+        notes.append(advice)
+    hint = picture.metadata.electrons_per_count
+    if hint is not None and options.takes_errors_of_file and picture.quality is None:
+        notes.append(
+            f"its header states a gain of {hint:g}: electrons_per_count={hint:g} would use it, if it still holds"
+        )
+    wide = too_wide(picture, blur)
+    warnings = [
+        *damage,
+        *(status.sentence for d in done for status in d.result.statuses if status.failed),
+        *(warning for d in done for warning in d.warnings),
+        *([wide] if wide else []),
+        *(problem for d in done for problem in d.problems),
+    ]
+    return tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(warnings))
 
 
 def certify_from(
@@ -213,7 +216,8 @@ def _restore(
     notes = [*prepared.notes, *judged.notes]
     prepared, result = judged.prepared, judged.result
     problem, method = prepared.problem, result.method
-    if options.certify and result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT):
+    ended = result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT)
+    if options.certify and ended and not bool(judged.withdrawn.all()):
         notes.append(
             f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
         )
