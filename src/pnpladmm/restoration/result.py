@@ -20,6 +20,7 @@ from pnpladmm.restoration.noise import ResidualCheck
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.solvers import Certificate, History, Level, Problem, Result, Status
 from pnpladmm.tensors import InputError, one_line
+from pnpladmm.tiling.history import longer
 
 MEANT = {
     "numpy": "numpy.asarray(result)",
@@ -191,15 +192,10 @@ def _histories(histories: list[History], left_out: int) -> History:
         if any(c is None for c in found):
             return None
         empty = torch.full((rows, left_out), torch.nan, dtype=torch.float64)
-        return torch.cat([*(_longer(c.double(), rows, torch.nan) for c in found), empty], 1)
+        return torch.cat([*(longer(c.double(), rows, torch.nan) for c in found), empty], 1)
 
     names = [f.name for f in fields(History) if f.name not in ("seconds", "denoiser_calls", "rounding")]
     columns: Any = {name: column(name) for name in names}  # by name, so no type to check
-    seconds = [_longer(h.seconds, rows, float(h.seconds[-1]) if len(h) else 0.0) for h in histories]
+    seconds = [longer(h.seconds, rows, float(h.seconds[-1]) if len(h) else 0.0) for h in histories]
     longest = max(histories, key=len)
     return replace(longest, **columns, seconds=torch.stack(seconds).sum(0))
-
-
-def _longer(column: Tensor, rows: int, value: float) -> Tensor:
-    more = torch.full((rows - len(column), *column.shape[1:]), value, dtype=column.dtype)
-    return torch.cat([column, more])
