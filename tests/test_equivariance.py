@@ -127,6 +127,14 @@ def test_flat_pictures_are_not_stretched_to_noise() -> None:
     assert float(units.noise(torch.tensor([0.5]))) <= 1 / 8
 
 
+def test_a_pattern_of_pixels_is_not_stretched() -> None:
+    y = torch.from_numpy(np.indices((16, 16)).sum(0) % 2)[None, None].double()
+    level = torch.tensor([1e-3], dtype=torch.float64)
+    units = Units.of(pl.Problem(y, pl.Mask(torch.ones(16, 16)), pl.Gaussian(1e-3)), level)
+    assert units is not None
+    assert (float(units.offset), float(units.scale)) == (0, 1)
+
+
 def test_a_callback_sees_the_picture_in_its_own_numbers() -> None:
     seen: list[float] = []
     y = 1000 + frame()

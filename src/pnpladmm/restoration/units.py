@@ -51,7 +51,8 @@ class Units:
     @classmethod
     def between(cls, low: Tensor, high: Tensor, noise: Tensor) -> Units:
         """The units of pictures from `low` to `high`, each (B, 1, 1, 1)."""
-        spread = torch.maximum(high - low, LEAST_RANGE * noise.to(low).view(-1, 1, 1, 1))
+        # In a pattern as fine as the pixels every place has both: the ends change their roles.
+        spread = torch.maximum((high - low).abs(), LEAST_RANGE * noise.to(low).view(-1, 1, 1, 1))
         scale = spread / (BRIGHT - DARK)
         return cls((high + low) / 2 - scale * (BRIGHT + DARK) / 2, scale)
 
