@@ -158,3 +158,13 @@ def test_a_state_on_another_scale_is_not_gone_on_from() -> None:
             1000 + frame(), KERNEL, method="ladmm", denoiser="tv", iterations=1,
             callback=lambda step: bool(pl.solve(result.problem, result.method, 3, start=step.state)),
         )  # fmt: skip
+
+
+def test_a_memory_that_is_too_small_is_no_reason_to_miss_hot_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    operator = pl.as_blur(KERNEL, (48, 48)).operator("replicate")
+    monkeypatch.setattr(operator, "forward", forward)
+    with pytest.raises(torch.OutOfMemoryError):
+        hot_pixels(torch.from_numpy(frame())[None, None], operator)

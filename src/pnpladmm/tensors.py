@@ -17,9 +17,9 @@ LONGEST = 300
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the system refused memory: to Python, to torch, to a thread or to a library."""
+    """Whether the system refused memory: to Python, to torch (also on a GPU), to a thread or to a library."""
     refused = ("allocate memory", "start new thread", "failed to map segment")
-    return isinstance(error, MemoryError) or any(words in str(error) for words in refused)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in refused)
 
 
 def one_line(text: str) -> str:

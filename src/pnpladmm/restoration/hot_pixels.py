@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from pnpladmm.operators import LinearOperator
 from pnpladmm.restoration.noise import estimate_noise
-from pnpladmm.tensors import InputError
+from pnpladmm.tensors import InputError, is_out_of_memory
 
 FAR = 20.0
 """Times the noise: pixels that stand out less do little harm."""
@@ -79,7 +79,9 @@ def _spread(operator: LinearOperator, pixels: Tensor) -> float:
         point = torch.zeros(shape, dtype=pixels.dtype, device=pixels.device)
         point[..., shape[-2] // 2, shape[-1] // 2] = 1
         seen = operator.forward(point)
-    except (InputError, RuntimeError, ValueError):
+    except (InputError, RuntimeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
         return 0.0
     if seen.shape[1:] != pixels.shape[1:]:
         return 0.0
