@@ -139,9 +139,12 @@ MEASURES = {"preview": previews, "large": large, "newcomer": newcomer}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(MEASURES), choices=list(MEASURES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="preview, large, newcomer; by default all")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("page-cpu.json"))
     asked = parser.parse_args()
+    asked.names = asked.names or list(MEASURES)
+    if wrong := set(asked.names) - set(MEASURES):
+        parser.error(f"{', '.join(sorted(wrong))}: give preview, large or newcomer")
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         server = Server(folder / "projects")
