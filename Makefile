@@ -18,7 +18,7 @@ test: .venv/ready
 # With deepinv installed, which the other tests do without.
 test-deepinv: .venv/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[deepinv]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_deepinv.py tests/test_bench.py src/pnpladmm/deepinv.py -k deepinv
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_deepinv.py tests/test_bench_rivals.py src/pnpladmm/deepinv.py -k deepinv
 
 lint: .venv/ready
 	$(BIN)/ruff check
