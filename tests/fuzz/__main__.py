@@ -105,43 +105,78 @@ def _tell(name: str, number: int, verdict: str, words: str, counts: Counter[str]
         log.flush()
 
 
+def share(names: list[str], seed: int, each: int, out: Path) -> None:
+    """The files of one seed, batch by batch; the table is kept after each, and a later call goes on from there."""
+    table, numbers = read_share(out, seed)
+    began = time.time()
+    with (out / f"log-{seed}.jsonl").open("a") as log, tempfile.TemporaryDirectory() as place:
+        for start in range(0, 3 * each, BATCH):
+            for name in names:
+                stop = min(start + BATCH, each if name in SLOW else 3 * each)
+                if stop <= numbers[name]:
+                    continue
+                folder = Path(place) / name.replace(" ", "-")
+                folder.mkdir(exist_ok=True)
+                batch(name, range(max(start, numbers[name]), stop), seed, folder, table[name], log)
+                numbers[name] = stop
+                kept = {"counts": {key: dict(counts) for key, counts in table.items()}, "numbers": dict(numbers)}
+                write(out / f"seed-{seed}.json", json.dumps(kept | {"seconds": time.time() - began}))
+
+
+def read_share(out: Path, seed: int) -> tuple[dict[str, Counter[str]], Counter[str]]:
+    """The verdicts on each format, and how many files of it there were."""
+    path = out / f"seed-{seed}.json"
+    kept = json.loads(path.read_text()) if path.exists() else {"counts": {}, "numbers": {}}
+    return {name: Counter(kept["counts"].get(name, {})) for name in FORMATS}, Counter(kept["numbers"])
+
+
+def write(path: Path, text: str) -> None:
+    """Whole, or not at all: the run may be killed."""
+    path.with_suffix(".part").write_text(text)
+    path.with_suffix(".part").replace(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2000, help="files over all formats")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--start", type=int, default=0, help="number of the first file of each format")
+    parser.add_argument("--count", type=int, default=2000, help="files over all formats and processes")
+    parser.add_argument("--processes", type=int, default=1, help="each has a seed of its own")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first process")
     parser.add_argument("--only", help="one format")
-    parser.add_argument("--out", type=Path, default=Path("fuzz-found"), help="folder of the log and of the files found")
+    parser.add_argument("--out", type=Path, default=Path("fuzz-found"), help="folder of tables and logs; goes on there")
     parser.add_argument("--limit", default="67108864", help="PNPLADMM_MAX_BYTES")
     given = parser.parse_args()
     os.environ["PNPLADMM_MAX_BYTES"] = given.limit
     fork_workers()
     given.out.mkdir(parents=True, exist_ok=True)
     names = [given.only] if given.only else list(FORMATS)
-    shares = {name: 1 if name in SLOW else 3 for name in names}
-    each = -(-given.count // sum(shares.values()))
-    table: dict[str, Counter[str]] = {name: Counter() for name in names}
-    began = time.time()
-    with (given.out / "log.jsonl").open("a") as log, tempfile.TemporaryDirectory() as place:
-        for start in range(0, 3 * each, BATCH):
-            for name in names:
-                folder = Path(place) / name.replace(" ", "-")
-                folder.mkdir(exist_ok=True)
-                stop = min(start + BATCH, each * shares[name])
-                numbers = range(given.start + start, given.start + stop)
-                batch(name, numbers, given.seed, folder, table[name], log)
-            (given.out / "table.md").write_text(report(table, time.time() - began))
-    print(report(table, time.time() - began))
+    each = -(-given.count // given.processes // sum(1 if name in SLOW else 3 for name in names))
+    numbers = range(given.seed, given.seed + given.processes)
+    running = []
+    for seed in numbers[1:]:
+        process = os.fork()
+        if not process:
+            try:
+                share(names, seed, each, given.out)
+                os._exit(0)
+            finally:
+                os._exit(3)
+        running.append(process)
+    share(names, numbers[0], each, given.out)
+    for process in running:
+        os.waitpid(process, 0)
+    table = {name: sum((read_share(given.out, seed)[0][name] for seed in numbers), Counter()) for name in names}
+    write(given.out / "table.md", report(table))
+    print(report(table))
     sys.exit(any(counts[v] for counts in table.values() for v in VERDICTS if v not in GOOD))
 
 
-def report(table: dict[str, Counter[str]], seconds: float) -> str:
+def report(table: dict[str, Counter[str]]) -> str:
     """The counts as a table in Markdown."""
     rows = [f"| format | files | {' | '.join(VERDICTS)} |", f"|---|{'---|' * (1 + len(VERDICTS))}"]
     total: Counter[str] = sum(table.values(), Counter())
     for name, counts in [*table.items(), ("**all**", total)]:
         rows.append(f"| {name} | {counts.total()} | {' | '.join(str(counts[v]) for v in VERDICTS)} |")
-    return "\n".join(rows) + f"\n\n{seconds:.0f} s\n"
+    return "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.fits_structure import checked_content, opened
 from pnpladmm.pictures.png import PALETTE, check_png
 from pnpladmm.pictures.selection import split_selection
-from pnpladmm.pictures.tiff_structure import check_structure
+from pnpladmm.pictures.tiff_structure import check_pages, check_structure
 from pnpladmm.tensors import InputError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -155,6 +155,7 @@ def _tiff(path: Path, value_bytes: int) -> Array:
 
     check_structure(path, str(path))
     with tifffile.TiffFile(path) as file:
+        check_pages(file, str(path))
         if not file.series:
             raise InputError(f"{path}: holds no picture")
         check_size(str(path), file.series[0].shape, value_bytes)

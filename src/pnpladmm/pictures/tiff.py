@@ -41,7 +41,7 @@ from pnpladmm.pictures.tiff_layout import (
     content,
     raising,
 )
-from pnpladmm.pictures.tiff_structure import check_structure
+from pnpladmm.pictures.tiff_structure import check_pages, check_structure
 from pnpladmm.tensors import InputError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
 
     check_structure(path, name)
     with raising(name), TiffFile(path) as tif:
+        check_pages(tif, name)
         series = _one_series(tif.series, name)
         page = series.keyframe
         check_size(name, series.shape, series.dtype.itemsize, max_bytes)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from pnpladmm.gate import max_bytes
 from pnpladmm.locks import check_regular
 from pnpladmm.sandbox import try_apart
 from pnpladmm.tensors import InputError
+
+if TYPE_CHECKING:
+    from tifffile import TiffFile
 
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 """Bytes of a value of each type."""
@@ -27,6 +30,8 @@ COMMON = {1, 5, 7, 8, 32773, 32946, 34925, 50000}
 MOST_TAGS = 4096
 LOOKED_AT = 2000
 """Directories; the pages of longer stacks are alike."""
+LARGEST_TILE = 4096
+"""Rows or columns of a tile that may be larger than its picture."""
 
 
 class _Odd(Exception):
@@ -54,6 +59,22 @@ def check_structure(path: Path, name: str) -> None:
         if size > max_bytes():
             raise InputError(f"{name} is a damaged TIFF: its directories lead nowhere") from None
         try_apart("tiff", path, name)
+
+
+def check_pages(tif: TiffFile, name: str) -> None:
+    """Refuse what tifffile would take too long for, or too much memory: of an open file, before its pages are read."""
+    # Directories that lead back to one another end here. Going from page to page they would not.
+    len(tif.pages)
+    for series in tif.series:
+        page = series.keyframe
+        if not page.is_tiled:
+            continue
+        for what, tile, side in (
+            ("TileWidth", page.tilewidth, page.imagewidth),
+            ("TileLength", page.tilelength, page.imagelength),
+        ):
+            if tile > max(LARGEST_TILE, 2 * side):
+                raise InputError(f"{name} is a damaged TIFF: {what} is {tile} in a picture of {side}")
 
 
 def _look(file: BinaryIO, size: int, name: str) -> None:

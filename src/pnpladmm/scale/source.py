@@ -13,6 +13,7 @@ import numpy as np
 
 from pnpladmm.files import optional
 from pnpladmm.pictures.arrays import Array
+from pnpladmm.pictures.tiff_structure import check_pages
 from pnpladmm.tensors import InputError, one_line
 
 Span = tuple[int, int]
@@ -112,6 +113,7 @@ def _tiff(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
     from tifffile import TiffFile
 
     tif: Any = stack.enter_context(TiffFile(path))
+    check_pages(tif, name)
     series: Any = tif.series[0]
     level = series.levels[0]
     size = None

@@ -7,6 +7,7 @@ import struct
 import warnings
 from pathlib import Path
 
+from pnpladmm.pictures.tiff_structure import check_pages
 from pnpladmm.tensors import InputError
 
 
@@ -36,6 +37,7 @@ def pixels_by_header(path: Path) -> int | None:
             import tifffile
 
             with tifffile.TiffFile(path) as file:
+                check_pages(file, "the picture")
                 return sum(math.prod(page.shape[:2]) for page in file.pages)
         if suffix not in (".npy", ".fits", ".gz"):  # JPEG, WebP and their like
             return _by_pillow(path)
