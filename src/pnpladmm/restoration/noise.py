@@ -21,8 +21,9 @@ STRUCTURED = 0.1
 TOO_LARGE = 1.15
 TOO_SMALL = 0.7
 LARGE = 1 << 24
-"""Samples from which a residual is looked at in strips, of so many rows each."""
+"""Samples from which a residual is looked at in strips."""
 STRIP = 256
+"""Rows of a strip: an even number."""
 
 
 def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -34,20 +35,29 @@ def estimate_noise(picture: Tensor, valid: Tensor | None = None) -> Tensor:
     h, w = (n - n % 2 for n in picture.shape[-2:])
     if h < 8 or w < 8:
         raise InputError(f"a picture of {picture.shape[-2]}x{picture.shape[-1]} is too small to estimate its noise")
-    details = Wavelet(1).forward(picture[..., :h, :w].double())[..., h // 2 :, w // 2 :].abs()
-    # The last row and column wrap round to the first: their details see the border's jump.
-    details = details[..., :-1, :-1]
-    usable = details > FLAT * picture.abs().flatten(1).amax(1).view(-1, 1, 1, 1)
-    if valid is not None:
-        holes = (~valid[..., :h, :w].expand_as(picture[..., :h, :w])).double()
-        near = torch.nn.functional.max_pool2d(holes, 4, 2)[..., : h // 2 - 1, : w // 2 - 1] > 0
-        usable = usable & ~near
     found = []
-    for one, use in zip(details, usable, strict=True):
-        if not bool(use.any()):
+    for number, one in enumerate(picture):
+        least = FLAT * one.abs().max()
+        counts = None if valid is None else valid.expand_as(picture)[number]
+        parts = [_details(one, counts, slice(top, min(top + STRIP + 2, h)), w, least) for top in range(0, h - 2, STRIP)]
+        usable = torch.cat(parts)
+        if not len(usable):
             raise InputError("the picture has no noise that could be estimated (flat or empty): give the noise level")
-        found.append(one[use].median() / MEDIAN_OF_NORMAL)
+        found.append(usable.median() / MEDIAN_OF_NORMAL)
     return torch.stack(found)
+
+
+def _details(picture: Tensor, valid: Tensor | None, rows: slice, width: int, least: Tensor) -> Tensor:
+    """The sizes of the usable finest diagonal details of some rows of a picture (C, H, W), (n,)."""
+    part = picture[:, rows, :width].double()
+    details = Wavelet(1).forward(part[None])[0, :, part.shape[-2] // 2 :, width // 2 :].abs()
+    # The last row and column wrap round to the first: their details see a jump. The next strip has this row, too.
+    details = details[:, :-1, :-1]
+    usable = details > least
+    if valid is not None:
+        holes = (~valid[:, rows, :width]).double()
+        usable &= ~(torch.nn.functional.max_pool2d(holes, 4, 2) > 0)
+    return details[usable]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ BENCHMARKS = {
     "blind": "Score blind estimates of the blur: real shake, and simulated shake that changes over the picture.",
     "real": "Restore pictures as files hold them: JPEG, wrong PSFs, camera shake.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
-    "scale": "Measure time and memory of large pictures, in tiles and in parts.",
+    "scale": "Measure time and memory of large pictures, in tiles and in parts, and of many pictures.",
+    "seams": "Compare pictures restored in tiles with the same restored undivided.",
 }
 
 app = typer.Typer(help="Measure time and memory on this machine.", no_args_is_help=True, pretty_exceptions_enable=False)

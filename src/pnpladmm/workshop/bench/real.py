@@ -5,7 +5,6 @@ A run that is stopped goes on where it was: finished cases are kept in a file be
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -55,13 +54,13 @@ def run(options: Options) -> Report:
     """Restore all cases that are not in the file of parts yet, and put them together."""
     denoiser, name = open_denoiser(options)
     rows = []
-    known = _known(options)
+    known = options.known("real")
     for case in _cases(options):
         key = f"{case.table}/{case.kind}/{case.name}/{case.picture.pixels.double().mean():.9f}"
         if key not in known:
             options.say(f"{case.kind} of {case.name}")
             known[key] = _measure(case, denoiser)
-            _keep(options, key, known[key])
+            options.keep("real", key, known[key])
         rows.append(known[key])
     lines = list(_lines(rows))
     notes = [
@@ -156,17 +155,3 @@ def _line(kind: str, rows: list[Row]) -> dict[str, Any]:
 
 def _db(line: dict[str, Any], name: str) -> str:
     return "-" if line[name] is None else f"{line[name]:.2f}"
-
-
-def _known(options: Options) -> dict[str, Row]:
-    path = options.parts("real")
-    if path is None or not path.is_file():
-        return {}
-    return dict(json.loads(line) for line in path.read_text().splitlines())
-
-
-def _keep(options: Options, key: str, row: Row) -> None:
-    path = options.parts("real")
-    if path is not None:
-        with path.open("a") as file:
-            file.write(json.dumps([key, row]) + "\n")

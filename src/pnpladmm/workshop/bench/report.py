@@ -41,6 +41,20 @@ class Options:
         """The file of finished parts of a benchmark; None where nothing is kept."""
         return None if self.folder is None or self.quick else self.folder / f"{name}-{self.device.type}.parts.jsonl"
 
+    def known(self, name: str) -> dict[str, Row]:
+        """The finished parts of a benchmark that was stopped, by their names."""
+        path = self.parts(name)
+        if path is None or not path.is_file():
+            return {}
+        return dict(json.loads(line) for line in path.read_text().splitlines())
+
+    def keep(self, name: str, key: str, row: Row) -> None:
+        """Keep a finished part of a benchmark."""
+        path = self.parts(name)
+        if path is not None:
+            with path.open("a") as file:
+                file.write(json.dumps([key, row]) + "\n")
+
     def say(self, text: str) -> None:
         """Tell on stderr what a long run measures now."""
         if not self.quick:

@@ -1,18 +1,19 @@
-"""Time and peak memory of large pictures: in one piece, in tiles within a budget, and in parts from file to file.
+"""Time and peak memory of large pictures: in one piece, in tiles within a budget, in parts from file to file; and of
+many pictures with one worker and with two.
 
-Each run is the command `pnpladmm restore` in a process of its own; its peak includes Python and torch.
+Each run is a process of its own; its peak includes Python and torch, its time does not include their start.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,93 +24,116 @@ from pnpladmm.tensors import InputError
 from pnpladmm.workshop.bench.inputs import choose_denoiser, make_kernels, make_picture
 from pnpladmm.workshop.bench.report import Options, Report, Row
 
-CALLS = 2
-"""Denoiser calls: memory does not depend on them, and time is proportional."""
 SIDE = 17
 NOISE = 10.0
+CALLS = {"cpu": 2, "cuda": 8}
+"""Denoiser calls: memory does not depend on them, and time is proportional."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run of the command."""
+    """One run."""
 
     way: str
-    """`whole`: as it comes; `budget`: with `--memory`; `parts`: from zarr to zarr."""
+    """`whole`: as it comes; `budget`: with `--memory`; `parts`: from zarr to zarr; `frames`: many pictures."""
     height: int
     width: int
     memory: str = ""
+    frames: int = 1
+    workers: int = 1
+
+    @property
+    def key(self) -> str:
+        """Its name in the file of finished runs."""
+        return " ".join(str(value) for value in asdict(self).values())
 
 
 def cases(options: Options) -> list[Case]:
     """Growing sizes, each way."""
     if options.quick:
-        return [Case("whole", 256, 256), Case("budget", 320, 320, "300MB"), Case("parts", 256, 320)]
-    found = [Case("whole", 1000, 1000), Case("budget", 3000, 4000, "3GB"), Case("budget", 4000, 6000, "5GB")]
-    return found + [Case("parts", n, n) for n in (2000, 5000, 10000)]
+        frames = [Case("frames", 64, 64, frames=3, workers=workers) for workers in (1, 2)]
+        return [Case("whole", 256, 256), Case("budget", 320, 320, "300MB"), Case("parts", 256, 320), *frames]
+    parts = [Case("parts", n, n) for n in (2000, 5000, 10000)]
+    if options.device.type == "cuda":
+        return [*parts, Case("whole", 2000, 2000), Case("budget", 10000, 10000, "18GB")]
+    budgets = [Case("budget", 3000, 4000, "3GB"), Case("budget", 4000, 6000, "5GB")]
+    frames = [Case("frames", 1000, 1000, frames=200, workers=workers) for workers in (1, 2)]
+    return [*parts, Case("whole", 1000, 1000), *budgets, *frames]
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
-    "way": lambda row: row["way"],
+    "way": lambda row: row["way"] if row["frames"] == 1 else f"{row['frames']} frames, workers: {row['workers']}",
     "pixels": lambda row: f"{row['width']}x{row['height']}",
     "budget": lambda row: row["memory"] or "-",
     "s": lambda row: f"{row['seconds']:.1f}",
-    "us per pixel": lambda row: f"{1e6 * row['seconds'] / row['width'] / row['height']:.2f}",
+    "us per pixel": lambda row: f"{1e6 * row['seconds'] / row['width'] / row['height'] / row['frames']:.2f}",
     "peak, GB": lambda row: f"{row['peak_bytes'] / 1e9:.2f}",
+    "peak of the GPU, GB": lambda row: f"{row['gpu_bytes'] / 1e9:.2f}" if row["gpu_bytes"] else "-",
     "seams": lambda row: row["seams"],
 }
 
 
 def run(options: Options) -> Report:
-    """Measure each case once."""
+    """Measure each case once; a run that was stopped goes on with the next one."""
     denoiser = choose_denoiser(options)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for case in cases(options):
-            options.say(f"{case.way}, {case.width}x{case.height}")
-            rows.append(_measure(case, denoiser, options, Path(folder)))
-    title = f"Large pictures with {denoiser}, {CALLS} calls, on {options.device.type}"
-    settings = {"denoiser": denoiser, "calls": CALLS, "kernel_side": SIDE, "noise": NOISE}
-    return Report("scale", title, COLUMNS, rows, settings, [])
+    known = options.known("scale")
+    for case in cases(options):
+        if case.key not in known:
+            options.say(case.key)
+            known[case.key] = _measure(case, denoiser, options)
+            options.keep("scale", case.key, known[case.key])
+    calls = CALLS[options.device.type]
+    title = f"Large pictures with {denoiser}, {calls} calls, on {options.device.type}"
+    settings = {"denoiser": denoiser, "calls": calls, "kernel_side": SIDE, "noise": NOISE}
+    return Report("scale", title, COLUMNS, list(known.values()), settings, [])
 
 
-def _measure(case: Case, denoiser: str, options: Options, folder: Path) -> Row:
-    """Write the picture, run the command, read its time and its peak."""
-    suffix = ".zarr" if case.way == "parts" else ".npy"
-    source, output = folder / f"in{suffix}", folder / f"out{suffix}"
-    _write(source, case)
-    np.save(folder / "psf.npy", make_kernels(1, SIDE)[0].numpy())
-    command = [sys.executable, "-m", "pnpladmm", "restore", str(source), "-b", str(folder / "psf.npy")]
-    command += ["-o", str(output), "--noise", str(NOISE), "--denoiser", denoiser, "--iterations", str(CALLS)]
-    command += ["--device", options.device.type, *(["--memory", case.memory] if case.memory else [])]
-    began = time.perf_counter()
-    with (folder / "said").open("w+") as said:
-        process = subprocess.Popen(command, stderr=said, stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        said.seek(0)
-        text = said.read()
+def _measure(case: Case, denoiser: str, options: Options) -> Row:
+    """Write the pictures, restore them in a process of their own, read its time and its peak."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        np.save(folder / "psf.npy", make_kernels(1, SIDE)[0].numpy())
+        jobs = [_job(case, denoiser, options, folder, number) for number in range(case.frames)]
+        # On a GPU the first run of a process is slower, and is not counted.
+        order = {"jobs": jobs, "runs": 2 if options.device.type == "cuda" else 1}
+        (folder / "order.json").write_text(json.dumps(order))
+        command = [sys.executable, "-m", "pnpladmm.workshop.bench.watched", str(folder / "order.json")]
+        # Frames are restored with one thread each, whatever the number of workers.
+        environment = os.environ | ({"OMP_NUM_THREADS": "1"} if case.frames > 1 else {})
+        with (folder / "said").open("w+") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=environment)
+            _, status, used = os.wait4(process.pid, 0)
+            said.seek(0)
+            lines = said.read().strip().splitlines() or ["no message"]
     if status != 0:
-        raise InputError(f"measuring failed: {(text.strip().splitlines() or ['no message'])[-1]}")
-    seams = re.search(r"seams: at most ([0-9.e+]+)", text)
+        raise InputError(f"measuring failed: {lines[-1]}")
+    found = json.loads(lines[-1])
+    return {**asdict(case), **found, "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)}
+
+
+def _job(case: Case, denoiser: str, options: Options, folder: Path, number: int) -> dict[str, Any]:
+    """A job file for one picture, which is written here."""
+    suffix = ".zarr" if case.way == "parts" else ".npy"
+    source = folder / f"in-{number}{suffix}"
+    _write(source, case)
+    parallel = {"workers": case.workers} if case.way == "frames" else {}
     return {
-        "way": case.way,
-        "height": case.height,
-        "width": case.width,
-        "memory": case.memory,
-        "seconds": time.perf_counter() - began,
-        "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-        "seams": f"{seams[1]} of 255" if seams else "-",
-    }
+        "picture": str(source), "blur": str(folder / "psf.npy"), "output": str(folder / f"out-{number}{suffix}"),
+        "noise": NOISE, "denoiser": denoiser, "iterations": CALLS[options.device.type],
+        "device": options.device.type, "memory": case.memory or None, **parallel,
+    }  # fmt: skip
 
 
 def _write(path: Path, case: Case) -> None:
-    """A noisy picture in colour, made of copies of one of 1 megapixel, so that it needs no memory."""
+    """A noisy picture, in colour but for frames, made of copies of one of 1 megapixel, so that it needs no memory."""
     side = min(1000, case.height, case.width)
     piece = (make_picture((side, side), torch.device("cpu")).numpy() * 255).round()
     piece = (piece + np.random.default_rng(0).normal(0, NOISE, piece.shape)).clip(0, 255).astype(np.uint8)
+    if case.way == "frames":
+        np.save(path, piece[0])
+        return
     shape = (3, case.height, case.width)
     if path.suffix == ".zarr":
-        import shutil
-
         import zarr
 
         shutil.rmtree(path, ignore_errors=True)
