@@ -2,7 +2,7 @@
 
 import json
 import os
-import signal
+import random
 import subprocess
 import sys
 import time
@@ -17,8 +17,8 @@ import pnpladmm as pl
 from pnpladmm.blur import read_blur
 from pnpladmm.jobs import Failure, Job, Outcome, Skipped, run_jobs
 from pnpladmm.scale import Settings, open_source, restore_large
+from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.store import TileStore
-from pnpladmm.scale.task import Decisions
 
 zarr = pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
 
@@ -83,6 +83,36 @@ def test_estimates_are_made_once_for_the_whole_picture(scene):
     assert np.load(scene / "auto.npy").shape == (160, 300)
 
 
+def test_hot_pixels_are_found_as_in_memory(scene, tmp_path):
+    samples = tifffile.imread(scene / "in.tif")
+    for row, column in ((20, 30), (95, 106), (140, 250)):
+        samples[row, column] = 65000 if samples[row, column] < 32768 else 100
+    np.save(tmp_path / "hot.npy", samples)
+    given = settings(scene, picture=str(tmp_path / "hot.npy"))
+    done = restore_large(given, tmp_path / "out.npy", side=192)
+    whole = pl.restore(tmp_path / "hot.npy", scene / "psf.npy", noise=0.01, iterations=2, tiles=192)
+    words = next(note for note in whole.notes if "single pixels stand out" in note)
+    assert words in done.notes
+    assert words.startswith("3 ")
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy").astype(int), np.asarray(whole).astype(int), atol=3)
+
+
+@pytest.mark.parametrize(("side", "noise", "withdrawn"), [(15, 0.01, True), (5, 0.003, False)])
+def test_a_wrong_psf_or_noise_has_the_same_consequences_as_in_memory(scene, tmp_path, side, noise, withdrawn):
+    np.save(tmp_path / "given.npy", np.ones((side, side)) / side**2)
+    given = settings(scene, blur=str(tmp_path / "given.npy"), noise=noise, iterations=4)
+    done = restore_large(given, tmp_path / "out.npy", side=256)
+    whole = pl.restore(scene / "in.tif", tmp_path / "given.npy", noise=noise, iterations=4)
+    assert done.withdrawn is withdrawn is (whole.status is pl.Status.WITHDRAWN)
+    assert done.noise == pytest.approx(float(whole.noise), rel=0.2)
+    assert done.noise > 1.3 * noise
+    if withdrawn:
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), tifffile.imread(scene / "in.tif"))
+        assert done.warnings == whole.warnings[:1]
+    else:
+        assert "restored more gently" in done.warnings[0]
+
+
 def test_finished_tiles_are_kept_and_a_damaged_one_is_made_again(scene, expected):
     class Enough(Exception):
         pass
@@ -111,24 +141,35 @@ def test_tiles_of_another_job_are_refused(scene):
     assert folder.is_dir()
 
 
+KILLS = int(os.environ.get("PNPLADMM_TEST_KILLS", "1"))
+"""So many kills at random moments, for each format."""
+
+
 @pytest.mark.slow
-def test_killed_at_any_moment_the_same_command_writes_the_same_bytes(scene, expected):
-    output = scene / "killed.zarr"
-    command = [sys.executable, "-m", "pnpladmm", "restore", str(scene / "in.zarr"), "-b", str(scene / "psf.npy"), "-o"]
-    command += [str(output), "--noise", "2.55", "--iterations", "2", "--tiles", "192"]
-    for tiles in (0, 2):
-        running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 120
-        while running.poll() is None and time.monotonic() < deadline:
-            if len(list(Path(f"{output}.tiles").glob("tile-*.npy"))) >= tiles and Path(f"{output}.tiles").exists():
-                break
-            time.sleep(0.01)
-        os.kill(running.pid, signal.SIGKILL)
+@pytest.mark.parametrize("suffix", [".zarr", ".tif"])
+def test_killed_at_any_moment_the_same_command_writes_the_same_bytes(scene, suffix, tmp_path):
+    command = [sys.executable, "-m", "pnpladmm", "restore", str(scene / "in.zarr"), "-b", str(scene / "psf.npy")]
+    command += ["--noise", "2.55", "--iterations", "2", "--tiles", "192", "-o"]
+    began = time.monotonic()
+    subprocess.run([*command, str(tmp_path / f"undisturbed{suffix}")], check=True, capture_output=True)
+    seconds = time.monotonic() - began
+    wanted = contents(tmp_path / f"undisturbed{suffix}")
+    draw = random.Random(suffix)
+    for number in range(KILLS):
+        output = tmp_path / f"killed-{number}{suffix}"
+        running = subprocess.Popen([*command, str(output)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        time.sleep(draw.uniform(0.2, 1) * seconds)
+        running.kill()
         running.wait()
-        assert not output.exists()
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "of an earlier run were kept" in done.stderr
-    np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
+        subprocess.run([*command, str(output)], check=True, capture_output=True)
+        assert contents(output) == wanted
+        assert not Path(f"{output}.tiles").exists()
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """The bytes of a file, or of every file in a folder."""
+    files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    return {str(one.relative_to(path)): one.read_bytes() for one in files}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +235,7 @@ def test_bad_input_is_one_line(scene, tmp_path):
 
 def test_colour_planes_lie_where_the_pictures_do():
     eye = torch.eye(3)[None].tolist()
-    found = Decisions((9, 9), 3, 1.0, 0.1, False, (0.0, 1.0), (3, 3), (eye, eye, [[1.0, 0.5, 0.1]]))
+    found = Decisions((9, 9), 3, 1.0, 0.1, False, (0.0, 1.0), (3, 3), planes=(eye, eye, [[1.0, 0.5, 0.1]]))
     planes = found.colour_planes(torch.empty(1, 3, 9, 9, device="meta", dtype=torch.float64))
     assert planes is not None
     assert (planes.mixing.device.type, planes.unmixing.device.type, planes.energy.device.type) == (

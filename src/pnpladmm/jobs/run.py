@@ -145,18 +145,19 @@ def _run_in_parts(job: Job, progress: bool) -> Outcome:
         if bar is not None:
             bar.stop()
     level = round(255 * done.noise, 4)
+    status = Status.WITHDRAWN if done.withdrawn else Status.FINISHED
     return Outcome(
         picture=job.picture,
         output=job.output,
-        status=Status.FINISHED.label,
-        advice=Status.FINISHED.advice,
+        status=status.label,
+        advice=status.advice,
         certificate=summarise_certificate(Certificate(Level.OUTSIDE, "no theorem covers pictures in parts", ())),
         noise=level,
         noise_words=f"noise {level:.2f} of 255",
         iterations=job.iterations or 8,
         seconds=round(done.seconds, 2),
         residual=[],
-        warnings=[],
+        warnings=list(done.warnings),
         notes=list(done.notes),
     )
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from pnpladmm.data_terms import Gaussian, WeightedGaussian
 from pnpladmm.restoration.policy import Prepared
 from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, expected_gain, known_error
-from pnpladmm.restoration.signs import detail_of, signs_of
+from pnpladmm.restoration.signs import Signs, detail_of, signs_of
 from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
 from pnpladmm.solvers.state import State
 
@@ -63,7 +63,6 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
     none = torch.zeros(prepared.problem.pictures, dtype=torch.bool)
     if not isinstance(result.method, Annealed):
         return Judged(prepared, result, none, notes)
-    allowed = DOUBTFUL + min(ASKED, max(0.0, -math.log(strength)))
     before, doubted, withdrawn = prepared.noise, none, none
     for left in range(REPEATS, -1, -1):
         if Status.STOPPED in result.statuses:  # nobody waits for a better picture
@@ -72,19 +71,41 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         signs = signs_of(prepared.problem, result.image, prepared.noise)
         if signs is None:
             break
-        doubts = doubt(signs).cpu()
-        most = (LARGEST_FACTOR * before).clamp_max(STRONGEST)
+        verdict = judge(signs, before, strength)
         whole = ~torch.tensor([status.failed for status in result.statuses])
-        again = whole & (doubts >= allowed) & (prepared.noise < 0.99 * most).cpu()
+        again = whole & verdict.again
         doubted = doubted | again
-        withdrawn = whole & doubted & ((expected_gain(signs).cpu() < LEAST_GAIN) | (doubts >= allowed))
+        withdrawn = whole & doubted & verdict.worse
         if not left or not bool(again.any()):
             break
-        factor = torch.where(again, doubts, 0.0).exp().to(prepared.noise)
-        level = torch.maximum(prepared.noise, torch.minimum(factor * prepared.noise, most))
+        level = torch.where(again.to(verdict.level.device), verdict.level, prepared.noise)
         prepared = raised(prepared, (level.square() - prepared.noise.square()).clamp_min(0).sqrt())
         result, notes = attempt(prepared)
-    return Judged(prepared, result, withdrawn, notes, _words(before, prepared.noise, doubted & ~withdrawn, withdrawn))
+    words = words_on(before, prepared.noise, doubted & ~withdrawn, withdrawn)
+    return Judged(prepared, result, withdrawn, notes, words)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the signs of restored pictures mean, (B,) each."""
+
+    again: Tensor
+    """Restore it again, more gently?"""
+    level: Tensor
+    """The noise level for that."""
+    worse: Tensor
+    """Is a picture that was doubted likely worse than the observation?"""
+
+
+def judge(signs: Signs, before: Tensor, strength: float) -> Verdict:
+    """The verdict on pictures that were first restored with the noise level `before`, (B,)."""
+    allowed = DOUBTFUL + min(ASKED, max(0.0, -math.log(strength)))
+    noise = signs.level.to(before)
+    doubts, most = doubt(signs), (LARGEST_FACTOR * before).clamp_max(STRONGEST)
+    again = (doubts >= allowed).cpu() & (noise < 0.99 * most).cpu()
+    level = torch.maximum(noise, torch.minimum(doubts.exp().to(noise) * noise, most))
+    worse = (expected_gain(signs) < LEAST_GAIN) | (doubts >= allowed)
+    return Verdict(again, level, worse.cpu())
 
 
 def raised(prepared: Prepared, error: Tensor) -> Prepared:
@@ -135,7 +156,7 @@ def _raised_term(problem: Problem, error: Tensor) -> Gaussian | WeightedGaussian
     return None
 
 
-def _words(before: Tensor, after: Tensor, raised: Tensor, withdrawn: Tensor) -> tuple[str, ...]:
+def words_on(before: Tensor, after: Tensor, raised: Tensor, withdrawn: Tensor) -> tuple[str, ...]:
     """What users are told; noise levels of 255."""
     found = []
     if bool(raised.any()):

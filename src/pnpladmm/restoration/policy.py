@@ -35,6 +35,8 @@ class Pages:
     """In the picture's own units, and where it is known."""
     noise: Tensor | None = None
     """In [0, 1], (1,) or (B,); None where it is to be estimated."""
+    hot_are_dead: bool = False
+    """Were hot pixels looked for already? They are among the dead ones then."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepare
     working = picture.to_linear() if options.linear else picture
     pixels = working.pixels.to(options.device)
     valid = _counting(pages, options, pixels)
-    hot = hot_pixels(pixels, operator, valid) if options.can_leave_out else None
+    looks = options.can_leave_out and not pages.hot_are_dead
+    hot = hot_pixels(pixels, operator, valid) if looks else None
     if hot is not None:
         notes.append(
             f"{int(hot.sum())} single pixels stand out further than the PSF lets light stand out (hot or dead): "

@@ -57,6 +57,14 @@ def signs_of(problem: Problem, image: Tensor, level: Tensor) -> Signs | None:
         return None
     y, x, mean = (_bands(v) for v in (problem.observed, problem.crop_to_observed(image), expected[0]))
     counts = _bands((expected[1] > 0).expand_as(problem.observed)) > 0
+    return signs_in(y, x, mean, counts, level)
+
+
+def signs_in(y: Tensor, x: Tensor, mean: Tensor, counts: Tensor, level: Tensor) -> Signs:
+    """The signs in observations, restored pictures and `Hx`, all (B, n, h, w), where `counts`.
+
+    The n planes may be channels, and parts of a large picture.
+    """
     low = torch.where(counts, y, torch.inf).amin((1, 2, 3), keepdim=True)
     high = torch.where(counts, y, -torch.inf).amax((1, 2, 3), keepdim=True)
     bends, inner = _laplacian(x), counts[..., 1:-1, 1:-1]
@@ -77,7 +85,12 @@ def detail_of(problem: Problem) -> Tensor:
     """The detail of each observation, noise included, (B,), float64."""
     y, precision = problem.observed, problem.data_term.precision_of(problem.observed)
     counts = torch.ones_like(y) if precision is None else (precision > 0).expand_as(y)
-    return _rms(_detail(_bands(y)), _bands(counts) > 0)
+    return detail_in(_bands(y), _bands(counts) > 0)
+
+
+def detail_in(y: Tensor, counts: Tensor) -> Tensor:
+    """The detail in planes (B, n, h, w), where `counts`."""
+    return _rms(_detail(y), counts)
 
 
 def _bands(x: Tensor) -> Tensor:

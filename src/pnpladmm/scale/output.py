@@ -15,9 +15,11 @@ from pnpladmm.pictures import Picture, write_picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.pictures.samples import to_samples
+from pnpladmm.scale.source import open_source
 from pnpladmm.scale.store import TileStore
 from pnpladmm.tensors import InputError, one_line
 from pnpladmm.tiling.geometry import Grid, Span
+from pnpladmm.tiling.seams import Disagreement, Overlaps
 
 CHUNK = 512
 """Side of the tiles of the files that are written."""
@@ -62,6 +64,27 @@ def blended(store: TileStore, grid: Grid, rows: Span, columns: Span) -> Array:
         place = slice(y[0] - rows[0], y[1] - rows[0]), slice(x[0] - columns[0], x[1] - columns[0])
         part[:, place[0], place[1]] += share * store.read(number)[:, own[0], own[1]]
     return part
+
+
+def as_given(store: TileStore, picture: str) -> Array:
+    """The samples of the picture itself, in a memory map in the folder of the store."""
+    with open_source(picture) as source:
+        copy = np.lib.format.open_memmap(
+            store.folder / "level-0.npy", mode="w+", dtype=source.dtype, shape=source.shape
+        )
+        for first in range(0, source.shape[1], CHUNK):
+            last = min(first + CHUNK, source.shape[1])
+            copy[:, first:last] = source.read((first, last), (0, source.shape[2]))
+    copy.flush()
+    return copy
+
+
+def disagreements(store: TileStore, grid: Grid) -> list[Disagreement]:
+    """Where neighbouring tiles differ most in what both have restored."""
+    found = Overlaps()
+    for number, tile in enumerate(grid):
+        found.add(tile, torch.from_numpy(np.array(store.read(number))))
+    return found.places
 
 
 def pyramid(store: TileStore, picture: Array) -> list[Array]:

@@ -14,12 +14,14 @@ from torch import Tensor
 
 from pnpladmm.files import check_writable
 from pnpladmm.locks import only_writer_of
-from pnpladmm.scale.engine import run_tasks
-from pnpladmm.scale.output import assemble, blended, check_format, write_output
+from pnpladmm.pictures.arrays import Array
+from pnpladmm.scale.decisions import Decisions
+from pnpladmm.scale.engine import Task, run_tasks
+from pnpladmm.scale.output import as_given, assemble, blended, check_format, disagreements, write_output
 from pnpladmm.scale.source import open_source
-from pnpladmm.scale.store import TileStore, digest_of
-from pnpladmm.scale.task import Decisions, Settings, decide, fingerprint, grid_of, restore_part, restore_tile
-from pnpladmm.tensors import InputError, one_line
+from pnpladmm.scale.store import TileStore, digest_of, is_whole, load
+from pnpladmm.scale.task import Settings, check_folder, decisions_for, fingerprint, grid_of, restore_part, restore_tile
+from pnpladmm.scale.verdict import Verdict, chosen, look, look_size, settle
 from pnpladmm.tiling.geometry import Grid, Span, Tile
 from pnpladmm.tiling.seams import Seams, measure_seams
 
@@ -43,6 +45,9 @@ class Large:
     """Tiles that an earlier run had finished."""
     seconds: float
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    withdrawn: bool = False
+    """Is it the picture as it was given, because the restoration looks worse?"""
 
 
 def restore_large(
@@ -79,55 +84,103 @@ def restore_large(
     with only_writer_of(output):
         with open_source(settings.picture) as source:
             dtype, shape, pixel_size = source.dtype, source.shape, source.pixel_size
-        decisions = decide(settings)
+        decisions = decisions_for(settings)
         grid = grid_of(settings, decisions, side)
         digest = digest_of(
             dataclasses.asdict(settings) | {"picture": "", "blur": ""}, dataclasses.asdict(decisions), side,
             fingerprint(settings.picture), fingerprint(settings.blur), torch.__version__,
         )  # fmt: skip
         store = TileStore.open(output, digest)
-        kept = _restore_tiles(store, settings, decisions, grid, workers, scheduler, tell)
-        picture = assemble(store, grid, _offset(decisions), decisions.size, np.dtype(dtype), decisions.scale)
-        seams = _seams(store, settings, decisions, grid)
+        work = Work(store, settings, grid, workers, scheduler, tell)
+        verdict, kept = work.restore(decisions)
+        decisions = verdict.decisions
+        if verdict.withdrawn:
+            picture, seams = as_given(store, settings.picture), None
+        else:
+            picture = assemble(store, grid, _offset(decisions), decisions.size, np.dtype(dtype), decisions.scale)
+            seams = work.seams(decisions)
         write_output(output, store, picture, decisions.scale, pixel_size)
         store.remove()
     notes = [
         f"{shape[2]}x{shape[1]} pixels in {len(grid)} tiles of up to {grid.side[1]}x{grid.side[0]}",
         f"noise {255 * decisions.noise:.2f} of 255 ({'given' if settings.noise is not None else 'estimated'})",
     ]
+    if decisions.hot_count:
+        notes.append(
+            f"{decisions.hot_count} single pixels stand out further than the PSF lets light stand out (hot or dead): "
+            "they do not count"
+        )
     notes += [f"{kept} tiles of an earlier run were kept"] if kept else []
     notes += [str(seams)] if seams is not None else []
     seconds = time.perf_counter() - began
-    return Large(settings.picture, str(output), decisions.noise, len(grid), kept, seconds, tuple(notes))
+    return Large(
+        settings.picture, str(output), decisions.noise, len(grid), kept, seconds, tuple(notes), verdict.warnings,
+        verdict.withdrawn,
+    )  # fmt: skip
 
 
-def _restore_tiles(
-    store: TileStore,
-    settings: Settings,
-    decisions: Decisions,
-    grid: Grid,
-    workers: int,
-    scheduler: str | None,
-    tell: Tell | None,
-) -> int:
-    """Restore the tiles that are not there yet; how many were there."""
-    tiles = list(grid)
-    there = store.finished(grid, decisions.channels)
-    missing = [number for number in range(len(tiles)) if number not in there]
-    arguments = [(store, number, settings, decisions, tiles[number]) for number in missing]
-    began, pixels = time.perf_counter(), 0
-    for done, (index, _) in enumerate(run_tasks(_one, arguments, workers, scheduler), 1):
-        rows, columns = tiles[missing[index]].written
-        pixels += (rows.stop - rows.start) * (columns.stop - columns.start)
-        if tell is not None:
-            tell(len(there) + done, len(tiles), pixels / max(time.perf_counter() - began, 1e-9))
-    return len(there)
+@dataclass(frozen=True)
+class Work:
+    """The tiles of one job, and where they are restored."""
+
+    store: TileStore
+    settings: Settings
+    grid: Grid
+    workers: int
+    scheduler: str | None
+    tell: Tell | None
+
+    def restore(self, decisions: Decisions) -> tuple[Verdict, int]:
+        """Look at a few tiles, then restore those that are not there yet; the verdict, and how many were there."""
+        began = time.perf_counter()
+        kept = self._there(decisions)
+        verdict = settle(self.store, self.settings, decisions, self.grid, lambda *at: self._see(began, *at))
+        if not verdict.withdrawn:
+            there = self._there(decisions)
+            missing = [n for n in range(len(self.grid)) if n not in there]
+            self._run(_one, verdict.decisions, missing, began, len(there))
+        return verdict, len(kept)
+
+    def _there(self, decisions: Decisions) -> set[int]:
+        return self.store.finished(self.grid, decisions.channels)
+
+    def _see(self, began: float, decisions: Decisions, attempt: int) -> list[Array]:
+        """The chosen tiles at an attempt, restored unless they were before, and what is seen of each."""
+        looked, there = chosen(self.grid), self._there(decisions)
+        seen = [self.store.look_path(attempt, n) for n in looked]
+        missing = [n for n, path in zip(looked, seen, strict=True) if not (n in there and is_whole(path))]
+        self._run(look, decisions, missing, began, len(looked) - len(missing), look_size(self.grid), attempt)
+        return [load(path) for path in seen]
+
+    def _run(
+        self, task: Task, decisions: Decisions, numbers: list[int], began: float, there: int, *others: int
+    ) -> None:
+        """A task for each of these tiles."""
+        tiles, pixels = list(self.grid), 0
+        given = [(self.store, n, self.settings, decisions, tiles[n], *others) for n in numbers]
+        for done, (index, _) in enumerate(run_tasks(task, given, self.workers, self.scheduler), 1):
+            rows, columns = tiles[numbers[index]].written
+            pixels += (rows.stop - rows.start) * (columns.stop - columns.start)
+            if self.tell is not None:
+                self.tell(there + done, len(tiles), pixels / max(time.perf_counter() - began, 1e-9))
+
+    def seams(self, decisions: Decisions) -> Seams | None:
+        """The errors where tiles meet, against parts that are restored again."""
+        if len(self.grid) == 1:
+            return None
+
+        def tiled(rows: Span, columns: Span) -> Tensor:
+            return torch.from_numpy(blended(self.store, self.grid, rows, columns))
+
+        def untiled(rows: Span, columns: Span) -> Tensor:
+            return restore_part(self.settings, decisions, rows, columns)[1]
+
+        return measure_seams(tiled, untiled, self.grid, disagreements(self.store, self.grid))
 
 
 def _one(store: TileStore, number: int, settings: Settings, decisions: Decisions, tile: Tile) -> int:
     """One task: restore a tile and keep it."""
-    if not store.folder.is_dir():
-        raise InputError(f"{one_line(str(store.folder))}: no such folder on this worker: it must see the same files")
+    check_folder(store)
     store.write(number, restore_tile(settings, decisions, tile))
     return number
 
@@ -136,17 +189,3 @@ def _offset(decisions: Decisions) -> tuple[int, int]:
     """Where the picture begins in the scene: the kernels' reach."""
     kh, kw = decisions.kernel
     return kh - 1 - kh // 2, kw - 1 - kw // 2
-
-
-def _seams(store: TileStore, settings: Settings, decisions: Decisions, grid: Grid) -> Seams | None:
-    """The errors where tiles meet, against parts that are restored again."""
-    if len(grid) == 1:
-        return None
-
-    def tiled(rows: Span, columns: Span) -> Tensor:
-        return torch.from_numpy(blended(store, grid, rows, columns))
-
-    def untiled(rows: Span, columns: Span) -> Tensor:
-        return restore_part(settings, decisions, rows, columns)
-
-    return measure_seams(tiled, untiled, grid)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pnpladmm.files import replacing, write_text
+from pnpladmm.pictures.arrays import Array
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling.geometry import Grid
 
@@ -59,30 +60,47 @@ class TileStore:
 
     def finished(self, grid: Grid, channels: int) -> set[int]:
         """The tiles that are there and whole."""
-        return {number for number, tile in enumerate(grid) if self._whole(number, (channels, *_shape(tile)))}
+        return {number for number, tile in enumerate(grid) if is_whole(self.path(number), (channels, *_shape(tile)))}
 
-    def write(self, number: int, values: np.ndarray[Any, Any]) -> None:
+    def look_path(self, attempt: int, number: int) -> Path:
+        """The file of what was seen of a tile at an attempt."""
+        return self.folder / f"look-{attempt}-{number}.npy"
+
+    def write(self, number: int, values: Array) -> None:
         """Keep a tile; the file is there completely or not at all."""
-        with replacing(self.path(number)) as beside, beside.open("wb") as file:
-            np.save(file, values, allow_pickle=False)
+        save(self.path(number), values)
 
-    def read(self, number: int) -> np.ndarray[Any, Any]:
+    def read(self, number: int) -> Array:
         """A finished tile, not loaded before it is used."""
-        try:
-            found: np.ndarray[Any, Any] = np.load(self.path(number), mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{self.path(number)} is damaged ({error}): run the command again") from error
-        return found
+        return load(self.path(number))
 
     def remove(self) -> None:
         """Remove the folder: the output is complete."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _whole(self, number: int, shape: tuple[int, ...]) -> bool:
-        try:
-            return np.load(self.path(number), mmap_mode="r", allow_pickle=False).shape == shape
-        except (OSError, ValueError):
-            return False
+
+def save(path: Path, values: Array) -> None:
+    """Write an array; the file is there completely or not at all."""
+    with replacing(path) as beside, beside.open("wb") as file:
+        np.save(file, values, allow_pickle=False)
+
+
+def load(path: Path) -> Array:
+    """An array of the store, not loaded before it is used."""
+    try:
+        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}): run the command again") from error
+    return found
+
+
+def is_whole(path: Path, shape: tuple[int, ...] | None = None) -> bool:
+    """Is there a whole array in this file, of this shape?"""
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    except (OSError, ValueError):
+        return False
+    return shape is None or found == shape
 
 
 def _shape(tile: Any) -> tuple[int, int]:

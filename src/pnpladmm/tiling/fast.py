@@ -15,7 +15,7 @@ from pnpladmm.solvers import Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback, Progress
 from pnpladmm.tiling.geometry import Grid, Span, Tile, taken
 from pnpladmm.tiling.history import joined_history
-from pnpladmm.tiling.seams import Seams, measure_seams
+from pnpladmm.tiling.seams import Disagreement, Overlaps, Seams, measure_seams
 from pnpladmm.tiling.window import WindowBlur, window_for_scene
 
 
@@ -58,6 +58,7 @@ def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -
     problem = whole.problem
     image = torch.zeros(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
     results: list[Result] = []
+    overlaps = Overlaps()
     for number, tile in enumerate(grid):
         if results and results[-1].status is Status.STOPPED:
             # Not restored: as it was given.
@@ -66,21 +67,22 @@ def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -
         give_back()  # tiles differ in size: what the last one left is in the way
         done = whole.solve(*tile.extent, _counted(callback, number, len(grid)))
         _put(image, tile, done.image)
+        overlaps.add(tile, done.image[(..., *tile.inside)])
         results.append(replace(done, image=done.image[..., :0, :0], state=replace(done.state, **_no_tensors(done))))
     stopped = results[-1].status is Status.STOPPED
     give_back()
-    seams = None if stopped or len(grid) == 1 else _seams(image, grid, whole)
+    seams = None if stopped or len(grid) == 1 else _seams(image, grid, whole, overlaps.places)
     return TiledResult(_joined(results, image), seams)
 
 
-def _seams(image: Tensor, grid: Grid, whole: Whole) -> Seams:
+def _seams(image: Tensor, grid: Grid, whole: Whole, places: list[Disagreement]) -> Seams:
     def tiled(rows: Span, columns: Span) -> Tensor:
         return taken(image, rows, columns)
 
     def untiled(rows: Span, columns: Span) -> Tensor:
         return whole.solve(rows, columns).image
 
-    return measure_seams(tiled, untiled, grid)
+    return measure_seams(tiled, untiled, grid, places)
 
 
 def term_of_part(term: DataTerm, observed: Tensor, window: WindowBlur) -> DataTerm:

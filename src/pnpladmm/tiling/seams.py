@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpladmm.tiling.geometry import ALIGNMENT, Grid, Span, taken
+from pnpladmm.tiling.geometry import ALIGNMENT, Grid, Span, Tile, taken
 
 MOST = 2
 """Places that are looked at; each costs the time of a small tile."""
@@ -26,24 +26,59 @@ class Seams:
 
     def __str__(self) -> str:
         """One line."""
+        where = f"the {self.places} places" if self.places > 1 else "the place"
         return (
-            f"seams: at most {self.largest:.2f} of 255, rms {self.rms:.3f}, against {self.places} untiled "
-            f"part{'s' * (self.places > 1)}"
+            f"seams: at most {self.largest:.2f} of 255, rms {self.rms:.3f}, against untiled parts at {where} where "
+            "tiles differ most"
         )
 
 
 Restored = Callable[[Span, Span], Tensor]
 """Pixels of the scene (.., h, w) in these rows and columns."""
+Disagreement = tuple[float, tuple[int, int]]
+"""By how much two tiles differ, and at which pixel of the scene."""
 
 
-def measure_seams(tiled: Restored, untiled: Restored, grid: Grid) -> Seams:
-    """Restore again, undivided, the surroundings of places where tiles meet, and compare the middle.
+class Overlaps:
+    """Compares each tile with those above and to the left of it, where both are blended."""
+
+    def __init__(self) -> None:
+        self.places: list[Disagreement] = []
+        self._below: dict[Span, Tensor] = {}
+        self._right: Tensor | None = None
+
+    def add(self, tile: Tile, part: Tensor) -> None:
+        """The next tile in the order of the grid, with its written pixels (.., h, w)."""
+        rows, columns = tile.rows, tile.columns
+        if self._right is not None and columns.core[0] > 0:
+            self._compare(self._right, part[..., : 2 * columns.blend], tile)
+        if rows.core[0] > 0 and columns.core in self._below:
+            self._compare(self._below.pop(columns.core), part[..., : 2 * rows.blend, :], tile)
+        last = columns.core[1] == columns.length
+        self._right = None if last else part[..., part.shape[-1] - 2 * columns.blend :].clone()
+        if rows.core[1] < rows.length:
+            self._below[columns.core] = part[..., part.shape[-2] - 2 * rows.blend :, :].clone()
+
+    def _compare(self, one: Tensor, other: Tensor, tile: Tile) -> None:
+        if other.numel() == 0:
+            return
+        difference = (one - other).abs().flatten(0, -3).amax(0)
+        row, column = divmod(int(difference.argmax()), difference.shape[-1])
+        self.places.append((float(difference.max()), (tile.rows.written[0] + row, tile.columns.written[0] + column)))
+
+
+def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, places: list[Disagreement]) -> Seams:
+    """Restore again, undivided, the surroundings of the places where tiles differ most, and compare the middle.
 
     The strip around such a place ends at least twice as far from what is compared as tiles end from what they decide.
     """
-    corners = grid.corners()
-    step = max(1, len(corners) // MOST)
-    errors = [_compared(tiled, untiled, grid, place) for place in corners[step // 2 :: step][:MOST]]
+    worst = [place for _, place in sorted(places, reverse=True)] or grid.corners()
+    apart = max(_halos(grid))
+    chosen: list[tuple[int, int]] = []
+    for place in worst:
+        if all(max(abs(place[0] - a), abs(place[1] - b)) > apart for a, b in chosen):
+            chosen.append(place)
+    errors = [_compared(tiled, untiled, grid, place) for place in chosen[:MOST]]
     found = torch.cat([e.flatten() for e in errors])
     return Seams(255 * float(found.abs().max()), 255 * float(found.square().mean().sqrt()), len(errors))
 
@@ -68,6 +103,7 @@ def _halos(grid: Grid) -> tuple[int, int]:
 
 def _spans(at: int, length: int, halo: int) -> tuple[Span, Span]:
     """What is restored, and of it what is compared: all within a halo of the seam."""
+    at = at // ALIGNMENT * ALIGNMENT
     reach = min(3 * halo, max(LONGEST // 2, 2 * halo)) // ALIGNMENT * ALIGNMENT
     first, last = max(0, at - reach), at + reach + length % ALIGNMENT
     last = length if last >= length else last
