@@ -171,7 +171,7 @@ def test_a_field_is_taken_where_windows_differ_by_more_than_their_errors() -> No
 def test_a_field_of_kernels_and_the_place_without_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = {0: hook(), 1: np.rot90(hook())}
 
-    def found(name: str, picture: Array, counts: Array, sides: tuple[int, ...], tell: object) -> Found:
+    def found(name: str, picture: Array, counts: Array, sides: tuple[int, ...], tell: object, device: str) -> Found:
         if picture[:256].std() == 0:
             raise pl.InputError("flat")
         kernel = kernels[int(picture.max() > 0.6)]

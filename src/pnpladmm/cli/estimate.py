@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from pnpladmm.cli.options import Device
 from pnpladmm.tensors import InputError
 
 app = typer.Typer()
@@ -52,6 +53,7 @@ def estimate(
     ] = None,
     page: Annotated[int | None, typer.Option(min=0, help="Page of a stack, counted from 0.")] = None,
     linear: Annotated[bool, typer.Option("--linear", help="Estimate in linear light; restore so too.")] = False,
+    device: Device = None,
     report: Annotated[bool, typer.Option("--report", help="Write OUT.report/report.html.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON on stdout.")] = False,
 ) -> None:

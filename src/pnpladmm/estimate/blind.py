@@ -106,7 +106,7 @@ def _one(scene: Scene, sides: tuple[int, ...], tell: Tell, share: float) -> Foun
     rows, columns = _best_part(scene)
     counts = scene.valid & ~scene.saturated
     report = partial(_tell_share, tell, "kernel", 0, share)
-    return find_kernel(scene.name, scene.grey[rows, columns], counts[rows, columns], sides, report)
+    return find_kernel(scene.name, scene.grey[rows, columns], counts[rows, columns], sides, report, scene.device)
 
 
 def _tell_share(tell: Tell, what: str, start: float, length: float, share: float) -> None:
@@ -137,7 +137,7 @@ def _field(scene: Scene, windows: Windows, one: Found, tell: Tell) -> Field:
         box = windows.box(number, scene.size)
         report = partial(_tell_share, tell, f"window {number + 1} of {total}", 0.3 + 0.7 * number / total, 0.7 / total)
         try:
-            found = find_kernel(scene.name, scene.grey[box], counts[box], (side,), report)
+            found = find_kernel(scene.name, scene.grey[box], counts[box], (side,), report, scene.device)
         except InputError:
             kernels.append(whole)
             confidence.append(0.0)

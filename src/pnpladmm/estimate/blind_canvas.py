@@ -57,7 +57,8 @@ class Canvas:
     @property
     def _frequencies(self) -> tuple[Tensor, Tensor]:
         height, width = self.size
-        return torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width)[None, :]
+        where = self.y.device
+        return torch.fft.fftfreq(height, device=where)[:, None], torch.fft.rfftfreq(width, device=where)[None, :]
 
     def fitted_in(self, part: Tensor) -> Canvas:
         """The same canvas, on which the kernel is fitted in `part` (h, w) of the picture only."""
@@ -92,21 +93,23 @@ def canvas_of(picture: Tensor, counts: Tensor, side: int) -> Canvas:
 
     height, width = picture.shape
     tall, wide = (next_fast_len(n + side + 1, real=True) for n in picture.shape)
-    y, known, fitted = (torch.zeros(tall, wide) for _ in range(3))
-    y[:height, :width] = torch.where(counts, picture, torch.zeros(()))
+    y, known, fitted = (picture.new_zeros(tall, wide) for _ in range(3))
+    y[:height, :width] = torch.where(counts, picture, picture.new_zeros(()))
     known[:height, :width] = counts.float()
     half = side // 2
     inner = torch.zeros_like(counts)
     inner[half : height - half - 1, half : width - half - 1] = True
     # A derivative takes two pixels, and the light of a saturated pixel is missing in its neighbours too.
-    whole = counts if bool(counts.all()) else torch.from_numpy(binary_erosion(counts.numpy(), iterations=3))
+    whole = counts
+    if not bool(counts.all()):
+        whole = torch.from_numpy(binary_erosion(counts.cpu().numpy(), iterations=3)).to(counts.device)
     fitted[:height, :width] = (inner & whole).float()
     return Canvas(torch.where(known > 0, y, _spread(y, known)), known, fitted)
 
 
 def _spread(y: Tensor, known: Tensor) -> Tensor:
     """Shepard's interpolation on the torus: at each pixel the mean of the known ones, weighted by their distance."""
-    rows, columns = (torch.fft.fftfreq(n) * n for n in y.shape)
+    rows, columns = (torch.fft.fftfreq(n, device=y.device) * n for n in y.shape)
     distance2 = rows[:, None] ** 2 + columns[None, :] ** 2
     distance2[0, 0] = 1
     near = torch.fft.rfft2(distance2 ** (-DECAY / 2))

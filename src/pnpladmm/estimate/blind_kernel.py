@@ -68,18 +68,19 @@ def cleaned(kernel: Tensor) -> Tensor:
     k = kernel.clamp_min(0)
     k = k * (k >= SMALLEST * k.max())
     if not bool(k.sum() > 0) or not bool(torch.isfinite(k).all()):
-        return point(kernel.shape[0])
-    parts, count = label(k.numpy() > 0, structure=np.ones((3, 3)))
-    light = np.asarray(sum_labels(k.numpy(), parts, np.arange(1, count + 1))) / float(k.sum())
+        return point(kernel.shape[0]).to(kernel.device)
+    values = k.cpu().numpy()
+    parts, count = label(values > 0, structure=np.ones((3, 3)))
+    light = np.asarray(sum_labels(values, parts, np.arange(1, count + 1))) / float(k.sum())
     weak = [i + 1 for i, share in enumerate(light) if share < APART and share < light.max()]
-    k = k * torch.from_numpy(~np.isin(parts, weak))
+    k = k * torch.from_numpy(~np.isin(parts, weak)).to(k.device)
     return k / k.sum()
 
 
 def centred(kernel: Tensor) -> Tensor:
     """The kernel moved by whole pixels so that its centroid is nearest to `k // 2`; no light leaves it."""
     side = kernel.shape[0]
-    at = torch.arange(side, dtype=kernel.dtype) - side // 2
+    at = torch.arange(side, dtype=kernel.dtype, device=kernel.device) - side // 2
     moves = []
     for axis in (0, 1):
         light = kernel.sum(1 - axis)

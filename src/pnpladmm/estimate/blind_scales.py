@@ -41,26 +41,28 @@ def coarse_to_fine(
     tell: Callable[[float], object],
     part: Array | None = None,
     edges: float = EDGES,
+    device: torch.device | str = "cpu",
 ) -> list[Step]:
     """The kernels (k, k) of all scales, the last one of `side` pixels on the picture's own.
 
     `picture` (H, W) has usual contrast; `counts` (H, W) is False on pixels that say nothing. The kernel is fitted in
-    `part` (H, W) alone if it is given. `edges` is the first weight of edges.
+    `part` (H, W) alone if it is given. `edges` is the first weight of edges. The kernels
+    are computed on `device` and returned on the CPU.
     """
     scales = [RATIO**i for i in range(max(1, 1 + math.floor(math.log(COARSEST / side, RATIO))))][::-1]
     work = np.cumsum([scale**2 for scale in scales])
-    kernel, weight, steps = _start(), edges, []
+    kernel, weight, steps = _start().to(device), edges, []
     for number, scale in enumerate(scales):
         here = max(3, 2 * (int(side * scale) // 2) + 1)
         small, usable = shrunk(picture, counts, scale)
-        canvas = canvas_of(torch.from_numpy(small), torch.from_numpy(usable), here)
+        canvas = canvas_of(torch.from_numpy(small).to(device), torch.from_numpy(usable).to(device), here)
         if part is not None:
-            canvas = canvas.fitted_in(torch.from_numpy(shrunk(part, part, scale)[1]))
+            canvas = canvas.fitted_in(torch.from_numpy(shrunk(part, part, scale)[1]).to(device))
         kernel = enlarged(kernel, here, 1 / RATIO if number else 1)
         for _ in range(ROUNDS):
             kernel = fit_kernel(canvas, sharp_edges(canvas, kernel, weight), kernel, RIDGE)
             weight = max(weight / DECAY, FEWEST_EDGES)
-        steps.append(Step(scale, kernel))
+        steps.append(Step(scale, kernel.cpu()))
         tell(float(work[number] / work[-1]))
     return steps
 
@@ -90,5 +92,5 @@ def enlarged(kernel: Tensor, side: int, factor: float) -> Tensor:
     from scipy.ndimage import map_coordinates
 
     at = (np.arange(side) - side // 2) / factor + kernel.shape[0] // 2
-    fine = map_coordinates(kernel.double().numpy(), np.meshgrid(at, at, indexing="ij"), order=1, mode="constant")
-    return cleaned(torch.from_numpy(fine).float())
+    fine = map_coordinates(kernel.double().cpu().numpy(), np.meshgrid(at, at, indexing="ij"), order=1, mode="constant")
+    return cleaned(torch.from_numpy(fine).float().to(kernel.device))

@@ -51,15 +51,20 @@ class Found:
 
 
 def find_kernel(
-    name: str, picture: Array, counts: Array, sides: tuple[int, ...], tell: Callable[[float], object]
+    name: str,
+    picture: Array,
+    counts: Array,
+    sides: tuple[int, ...],
+    tell: Callable[[float], object],
+    device: torch.device | str = "cpu",
 ) -> Found:
     """The kernel of a picture (H, W), with the first of `sides` that it does not fill."""
     usual = _of_usual_contrast(name, picture, counts)
     for side in sides:
-        found = Found(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, 0)), 0.0)
+        found = Found(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, 0), device=device), 0.0)
         if not found.fills:
             break
-    return Found(*_most_agreed(usual, counts, found.steps, tell))
+    return Found(*_most_agreed(usual, counts, found.steps, tell, device))
 
 
 def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
@@ -84,7 +89,11 @@ def _tell_quarter(tell: Callable[[float], object], number: int, share: float) ->
 
 
 def _most_agreed(
-    usual: Array, counts: Array, first: list[Step], tell: Callable[[float], object]
+    usual: Array,
+    counts: Array,
+    first: list[Step],
+    tell: Callable[[float], object],
+    device: torch.device | str,
 ) -> tuple[list[Step], float]:
     """The kernel that agrees best with the others, and its median relative difference from them.
 
@@ -96,7 +105,7 @@ def _most_agreed(
     white = (rows[:, None] + columns[None, :]) % 2 == 0
     runs = [first]
     for part, edges in ((white, EDGES), (~white, EDGES), (None, 2 * EDGES)):
-        runs.append(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, len(runs)), part, edges))
+        runs.append(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, len(runs)), part, edges, device))
     apart = np.array([[_difference(a[-1].kernel, b[-1].kernel) for b in runs] for a in runs])
     best = int(apart.sum(1).argmin())
     return runs[best], float(np.median(np.delete(apart[best], best)))

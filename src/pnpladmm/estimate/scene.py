@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pnpladmm.pictures import Picture
@@ -34,6 +35,8 @@ class Scene:
     saturated: Array
     linear: bool = False
     """The pixels are linear light."""
+    device: torch.device | str = "cpu"
+    """Where ways that compute with torch do so."""
 
     @property
     def name(self) -> str:

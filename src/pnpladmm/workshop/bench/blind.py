@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from pnpladmm.pictures import read_picture
 from pnpladmm.places import shared_folder
 from pnpladmm.restore import restore
 from pnpladmm.simulate import simulate
+from pnpladmm.workshop.bench.parts import Parts
 from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.bench.shaken import best_shift_psnr, turning_camera, two_objects
 from pnpladmm.workshop.experiments.coco import read_coco
@@ -24,7 +26,7 @@ BORDER = 20
 SIDE = 512
 """Pixels of the simulated pictures, where the photograph has so many."""
 NOISE = 2
-PICTURES = 4
+PICTURES = 20
 """Simulated pictures of each kind."""
 
 
@@ -32,11 +34,12 @@ def run(options: Options) -> Report:
     """Estimate, restore with the estimate and with the true blur, and compare."""
     folder = shared_folder("levin2009")
     coco = options.data or shared_folder("coco")
+    parts = Parts(options, "blind")
     rows: list[Row] = []
     if folder is not None:
-        rows += list(_shaken_by_hand(folder, options))
+        rows += list(_shaken_by_hand(folder, options, parts))
     if coco is not None:
-        rows += list(_simulated(coco, options))
+        rows += list(_simulated(coco, options, parts))
     columns = {
         "picture": lambda row: row["picture"],
         "blurred": lambda row: f"{row['blurred']:.2f}",
@@ -67,22 +70,26 @@ def _summary(rows: list[Row]) -> list[str]:
     return notes
 
 
-def _shaken_by_hand(folder: Path, options: Options) -> Iterator[Row]:
+def _shaken_by_hand(folder: Path, options: Options, parts: Parts) -> Iterator[Row]:
     """The pictures of a folder as Levin's set is laid out. Some kernels are stored turned by 180 degrees."""
     names = sorted(folder.glob("im*_kernel*_img.png"))
     for path in names[:2] if options.quick else names:
-        options.say(path.name)
-        image, kernel_name, _ = path.stem.split("_")
-        truth = _grey(folder / "gt" / f"{image}.png")
-        kernel = _grey(folder / "gt" / f"{kernel_name}.png")
-        y = np.asarray(read_picture(path).pixels[0, 0].double() * 255).round().astype(np.uint8)
-        known = max(
-            best_shift_psnr(_restored(y, k / k.sum(), options), truth, BORDER) for k in (kernel, kernel[::-1, ::-1])
-        )
-        yield _row("real shake", path.stem, y, truth, known, options)
+        yield parts.row(path.stem, partial(_shaken_row, path, options))
 
 
-def _simulated(folder: Path, options: Options) -> Iterator[Row]:
+def _shaken_row(path: Path, options: Options) -> Row:
+    options.say(path.name)
+    image, kernel_name, _ = path.stem.split("_")
+    truth = _grey(path.parent / "gt" / f"{image}.png")
+    kernel = _grey(path.parent / "gt" / f"{kernel_name}.png")
+    y = np.asarray(read_picture(path).pixels[0, 0].double() * 255).round().astype(np.uint8)
+    known = max(
+        best_shift_psnr(_restored(y, k / k.sum(), options), truth, BORDER) for k in (kernel, kernel[::-1, ::-1])
+    )
+    return _row("real shake", path.stem, y, truth, known, options)
+
+
+def _simulated(folder: Path, options: Options, parts: Parts) -> Iterator[Row]:
     scenes, _, _ = read_coco(folder, "test")
     for kind in ("turning camera", "two things"):
         done = 0
@@ -101,12 +108,13 @@ def _simulated(folder: Path, options: Options) -> Iterator[Row]:
                 if not large:
                     continue
                 blur = two_objects(large[0], rng)
-            options.say(f"{kind}, {scene.name}")
-            yield _simulated_row(kind, scene.name, sharp, blur, done, options)
+            measure = partial(_simulated_row, kind, scene.name, sharp, blur, done, options)
+            yield parts.row(f"{kind}/{scene.name}", measure)
             done += 1
 
 
 def _simulated_row(kind: str, name: str, sharp: Array, blur: Blur, seed: int, options: Options) -> Row:
+    options.say(f"{kind}, {name}")
     shot = simulate(sharp, blur, noise=NOISE / 255, seed=seed)
     y = (shot.picture.pixels[0].permute(1, 2, 0).numpy() * 255).round().clip(0, 255).astype(np.uint8)
     lost = [k // 2 for k in blur.kernel_size]
@@ -117,7 +125,7 @@ def _simulated_row(kind: str, name: str, sharp: Array, blur: Blur, seed: int, op
 
 def _row(kind: str, name: str, y: Array, truth: Array, known: float, options: Options) -> Row:
     start = time.perf_counter()
-    blur = estimate_blur(y, "blind")
+    blur = estimate_blur(y, "blind", device=options.device)
     seconds = time.perf_counter() - start
     blind = best_shift_psnr(_restored(y, blur, options), truth, BORDER)
     before = best_shift_psnr(_planes(y), truth, BORDER)

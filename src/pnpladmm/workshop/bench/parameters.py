@@ -7,16 +7,18 @@ logarithm; of a Gaussian, twice its width is from 3 to 20 pixels. `doubted` are 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 from scipy.signal import fftconvolve
 
-from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.parameters import find_parameters, kernel_of
 from pnpladmm.places import shared_folder
+from pnpladmm.workshop.bench.parts import Parts
 from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.experiments.coco import read_coco
 from pnpladmm.workshop.experiments.embedded import embedded_scenes
+from pnpladmm.workshop.experiments.scenes import Scene
 
 COUNTS = {"defocus": 34, "gaussian": 33, "motion": 33}
 NOISE = 2 / 255
@@ -27,13 +29,13 @@ def run(options: Options) -> Report:
     """Pictures in turn, each blurred by a random size."""
     folder = options.data or shared_folder("coco")
     scenes = read_coco(folder, "test")[0] if folder is not None else embedded_scenes("test")
+    parts = Parts(options, "parameters")
     rows: list[Row] = []
-    rng = np.random.default_rng(0)
     for kind, count in COUNTS.items():
         options.say(kind)
         for number in range(2 if options.quick else count):
-            pixels = scenes[number % len(scenes)].read(Counter())[0].mean(2) / 255
-            rows.append(_row(kind, pixels, rng))
+            scene = scenes[number % len(scenes)]
+            rows.append(parts.row(f"{kind} {number}", partial(_row, kind, number, scene)))
     lines = [(kind, [r for r in rows if r["kind"] == kind]) for kind in COUNTS]
     columns = {
         "kind": lambda line: line[0],
@@ -49,7 +51,9 @@ def run(options: Options) -> Report:
     return Report("parameters", "Parameters from the blurred picture", columns, rows, settings, lines=lines)
 
 
-def _row(kind: str, pixels: Array, rng: np.random.Generator) -> Row:
+def _row(kind: str, number: int, scene: Scene) -> Row:
+    rng = np.random.default_rng([list(COUNTS).index(kind), number])
+    pixels = scene.read(Counter())[0].mean(2) / 255
     size = float(np.exp(rng.uniform(*np.log(SIZES)))) / (2 if kind == "gaussian" else 1)
     angle = float(rng.uniform(0, 180))
     blurred = fftconvolve(pixels, kernel_of(kind, (size, angle)), mode="valid")

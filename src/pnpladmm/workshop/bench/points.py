@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate.psf_field import lattice, places_of
 from pnpladmm.files import optional
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.bench.parts import Parts
 from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.bench.star_fields import StarField, random_stars
 
@@ -66,23 +68,10 @@ def run(options: Options) -> Report:
     """Both tools on the same frames."""
     optional("photutils")
     rows: list[Row] = []
+    parts = Parts(options, "points")
+    parts = Parts(options, "points")
     for number, case in enumerate(cases(options.quick)):
-        options.say(f"{case.name}, {case.stars} stars")
-        places, fluxes = random_stars(case.field.size, case.stars, case.brightest, case.faintest, seed=number)
-        frame = case.field.frame(places, fluxes, case.noise, BACKGROUND, GAIN, seed=number).astype(np.float32)
-        row: Row = {"field": case.name, "stars": case.stars}
-        try:
-            blur = pl.estimate_blur(frame, "points")
-            assert blur.estimate is not None
-            used = sum(r[4] == "yes" for r in blur.estimate.tables["points"].rows)
-            row |= {"used": used, "kind": blur.source, "stated": blur.uncertainty, **_errors("ours", blur, case.field)}
-            if case.stars in PHOTOMETRY:
-                row["photometry"] = photometry(frame, blur, places, fluxes)
-        except InputError as error:
-            row["kind"] = str(error)
-        other = psfex(frame)
-        row |= {} if other is None else _errors("psfex", other, case.field)
-        rows.append(row)
+        rows.append(parts.row(f"{case.name}, {case.stars} stars", partial(_row, number, case, options)))
     columns = {
         "field": lambda r: r["field"],
         "stars": lambda r: str(r["stars"]),
@@ -96,6 +85,24 @@ def run(options: Options) -> Report:
     }
     notes = [] if shutil.which("psfex") else ["psfex is not installed: its columns are empty"]
     return Report("points", "PSFs from stars", columns, rows, {"background": BACKGROUND, "gain": GAIN}, notes)
+
+
+def _row(number: int, case: Case, options: Options) -> Row:
+    options.say(f"{case.name}, {case.stars} stars")
+    places, fluxes = random_stars(case.field.size, case.stars, case.brightest, case.faintest, seed=number)
+    frame = case.field.frame(places, fluxes, case.noise, BACKGROUND, GAIN, seed=number).astype(np.float32)
+    row: Row = {"field": case.name, "stars": case.stars}
+    try:
+        blur = pl.estimate_blur(frame, "points")
+        assert blur.estimate is not None
+        used = sum(r[4] == "yes" for r in blur.estimate.tables["points"].rows)
+        row |= {"used": used, "kind": blur.source, "stated": blur.uncertainty, **_errors("ours", blur, case.field)}
+        if case.stars in PHOTOMETRY:
+            row["photometry"] = photometry(frame, blur, places, fluxes)
+    except InputError as error:
+        row["kind"] = str(error)
+    other = psfex(frame)
+    return row if other is None else row | _errors("psfex", other, case.field)
 
 
 def photometry(frame: Array, blur: pl.Blur, places: Array, fluxes: Array) -> float | None:

@@ -7,12 +7,15 @@ crop. dB are those of a restoration with our blur less those with the true blur,
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 
 import pnpladmm as pl
 from pnpladmm.blur.arrays import Array
 from pnpladmm.tensors import InputError
+from pnpladmm.workshop.bench.parts import Parts
 from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.experiments.dataset import Sample, load_dataset
 
@@ -25,15 +28,18 @@ SIDE = 65
 def run(options: Options) -> Report:
     """Test crops with their own regions, and some with one kernel."""
     samples = list(load_dataset("test", NOISE, count=2 if options.quick else COUNT, folder=options.data))
+    parts = Parts(options, "sharp")
     rows: list[Row] = []
     for number, sample in enumerate(samples):
-        options.say(sample.name)
-        rows.append(_row(sample.name, len(sample.blur.kernels), sample, sample.blur, sample.observed))
+        regions = len(sample.blur.kernels)
+        measure = partial(_row, sample.name, regions, sample, sample.blur, sample.observed, options)
+        rows.append(parts.row(f"{sample.name}, {regions} regions", measure))
         if number < (1 if options.quick else ONE):
             blur = pl.Blur(sample.blur.kernels[:1], torch.ones(1, *sample.blur.size))
             noise = NOISE * torch.randn(sample.sharp.shape, generator=torch.Generator().manual_seed(number))
             observed = blur.operator("circular").forward(sample.sharp) + noise
-            rows.append(_row(sample.name, 1, sample, blur, observed))
+            measure = partial(_row, sample.name, 1, sample, blur, observed, options)
+            rows.append(parts.row(f"{sample.name}, one kernel", measure))
     columns = {
         "picture": lambda r: r["picture"],
         "regions": lambda r: str(r["regions"]),
@@ -46,7 +52,8 @@ def run(options: Options) -> Report:
     return Report("sharp", "Kernels from a sharp reference", columns, rows, {"noise": "2 of 255", "split": "test"})
 
 
-def _row(name: str, regions: int, sample: Sample, true: pl.Blur, observed: torch.Tensor) -> Row:
+def _row(name: str, regions: int, sample: Sample, true: pl.Blur, observed: torch.Tensor, options: Options) -> Row:
+    options.say(f"{name}, {regions} kernels")
     row: Row = {"picture": name, "regions": regions}
     try:
         blur = pl.estimate_blur(observed[0].numpy(), "sharp", sharp=sample.sharp[0].numpy(), axes="CHW")
