@@ -85,6 +85,19 @@ def test_regions_are_found() -> None:
     assert any("squared residual" in note for note in blur.notes)
 
 
+def test_a_region_that_was_not_found_counts_in_the_stated_error() -> None:
+    sharp = scene()
+    left = np.zeros(sharp.shape)
+    left[:, :65] = 1
+    kernels = common_size([motion(9, 30), gaussian(1.2)])
+    blurred = shown(sharp, Blur(kernels, np.stack([left, 1 - left])))
+    blur = pl.estimate_blur(blurred, "sharp", sharp=sharp, field="one")
+    actual = np.mean([error(blur, place, kernels[i].numpy()) for i, place in enumerate([(55, 30), (55, 105)])])
+    assert blur.uncertainty is not None
+    assert 0.5 * actual < blur.uncertainty < 1.5 * actual
+    assert actual > 0.2
+
+
 def test_a_smooth_change_on_a_grid() -> None:
     sharp = scene(150, 150)
     right = np.linspace(0, 1, 150)[None, :].repeat(150, 0)

@@ -43,6 +43,8 @@ SMALLEST_NOISE = 1e-4
 """Rounding of 12 bits."""
 PER_NODE = 2500
 """Usable pixels for each node of a grid."""
+DETAIL = 9
+"""Pixels, as in `restoration/signs.py`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +262,21 @@ def left_over(pair: Pair, field: Field, where: Array) -> Array:
     """Squared residuals over the noise, of the usable pixels of `where`."""
     result: Array = ((pair.blurred - field.shown(pair.sharp))[pair.usable() & where] / pair.noise) ** 2
     return result
+
+
+def unexplained(pair: Pair, field: Field, where: Array) -> float:
+    """The relative error of the PSF that explains what noise does not, in `where`: a region that was not found counts.
+
+        sqrt((mean (y - Hx)^2 - sigma^2) / (mean detail(y)^2 - sigma^2)),
+
+    as `restore` uses it; detail is what differs from the mean over `DETAIL` pixels.
+    """
+    from scipy.ndimage import uniform_filter
+
+    usable = pair.usable() & where
+    detail = (pair.blurred - uniform_filter(pair.blurred, DETAIL, mode="nearest"))[usable] / pair.noise
+    excess = max(float(left_over(pair, field, where).mean()) - 1, 0.0)
+    return min(1.0, float(np.sqrt(excess / max(float((detail**2).mean()) - 1, 1e-12))))
 
 
 def typical_error(pair: Pair, field: Field, where: Array) -> float:

@@ -22,6 +22,7 @@ from pnpladmm.estimate.kernel_fields import (
     one_kernel,
     regions_of_kernels,
     typical_error,
+    unexplained,
 )
 from pnpladmm.estimate.pair import Pair, brighter, match
 from pnpladmm.estimate.psf_field import blur_of_grid, lattice, places_of, uniform_blur
@@ -101,9 +102,10 @@ class Sharp(Way):
         # What a kernel explains was no noise, however fine it looks.
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, start, ~seen)))
         field, tried = self._chosen(pair, seen, start, tell)
+        misfit = unexplained(pair, field, ~seen)
         tell("all pixels", 0.9)
         field, errors = finished(pair, seen, field)
-        return _blur(scene, pair, field, errors, tried)
+        return _blur(scene, pair, field, errors, misfit, tried)
 
     def _chosen(self, pair: Pair, seen: Array, start: Field, tell: Tell) -> tuple[Field, list[tuple[str, float]]]:
         """The simplest field that predicts the hidden pixels as well as the best, and what was tried."""
@@ -141,7 +143,7 @@ class Sharp(Way):
         return best, tried
 
 
-def _blur(scene: Scene, pair: Pair, field: Field, errors: Array, tried: list[tuple[str, float]]) -> Blur:
+def _blur(scene: Scene, pair: Pair, field: Field, errors: Array, misfit: float, tried: list[tuple[str, float]]) -> Blur:
     size, count = scene.size, len(field.kernels)
     words = f"a sharp reference, {field.kind}" if count > 1 else "a sharp reference, one kernel"
     if count == 1:
@@ -171,7 +173,7 @@ def _blur(scene: Scene, pair: Pair, field: Field, errors: Array, tried: list[tup
         },
     )
     share = field.weights.mean((1, 2))
-    expected = float(np.sqrt((share * errors**2).sum() / share.sum()))
+    expected = float(np.sqrt((share * errors**2).sum() / share.sum() + misfit**2))
     return blur.noted(*_notes(pair, field, tried), uncertainty=expected, estimate=estimate)
 
 
