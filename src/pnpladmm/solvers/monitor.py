@@ -19,6 +19,8 @@ from pnpladmm.tensors import InputError, squared_norm, version_of
 # A picture has diverged if its root mean square is this many times that of the start, of the observation, and of the
 # observation divided by the gain of the operator.
 DIVERGED_AT = 100.0
+# So large it has to stay for so many iterations, and to grow: the first steps of a run that converges may overshoot.
+STAYS_LARGE = 5
 # It has diverged, too, if its objective and its data fit have grown by this factor since the first iteration.
 GROWN = 100.0
 # An operator that removes nearly all of the start says nothing of the size of the picture.
@@ -34,6 +36,9 @@ class Monitor:
         self.limit = DIVERGED_AT**2 * _natural_size(problem, method, state) * state.x[0].numel()
         flag = torch.zeros(problem.pictures, dtype=torch.bool, device=device)
         self.running, self.converged, self.diverged, self.non_finite = ~flag, flag, flag, flag
+        self.large = torch.zeros(problem.pictures, dtype=torch.int64, device=device)
+        """For how many iterations has the picture been too large?"""
+        self.first_large = torch.full((problem.pictures,), torch.inf, dtype=torch.float64, device=device)
         self.denoiser_broke = flag
         """Did the denoiser return NaN or infinity for a finite picture? Not asked on a GPU, where it costs a wait."""
         self.calmest = state.x
@@ -47,8 +52,8 @@ class Monitor:
         moved = [value for value in change.values() if value is not None]
         size = squared(new.x)
         finite = torch.isfinite(torch.stack([*moved, size])).all(0)
-        diverged = finite & (size > self.limit)
-        good = self.running & finite & ~diverged
+        diverged = self._has_diverged(size, finite)
+        good = self.running & finite & (self.large == 0)
         calmer = good & (moved[0] < self.least_change)
         self.least_change = torch.where(calmer, moved[0], self.least_change)
         on_cpu = not new.x.is_cuda
@@ -64,7 +69,7 @@ class Monitor:
         self.converged = self.converged | (good & self._settled(state, torch.stack(moved).amax(0)))
         self.diverged = self.diverged | (self.running & diverged)
         self.non_finite = self.non_finite | (self.running & ~finite)
-        self.running = good & ~self.converged
+        self.running = self.running & finite & ~diverged & ~self.converged
         self._seen = version_of(state.x)
         return state
 
@@ -73,12 +78,21 @@ class Monitor:
         return not bool(self.running.any())
 
     def judge(self, history: History) -> None:
-        """Call pictures diverged whose objective and data fit have grown without bound, whatever their size."""
+        """Call pictures diverged that are too large, or whose objective and data fit have grown without bound."""
+        self.diverged = self.diverged | ((self.large > 0) & ~self.non_finite)
         grown = [self._grown(history, name) for name in ("objective", "data_fit")]
         if grown[0] is None or grown[1] is None:
             return
         self.diverged = self.diverged | (grown[0] & grown[1] & ~self.non_finite)
         self.converged = self.converged & ~self.diverged
+
+    def _has_diverged(self, size: Tensor, finite: Tensor) -> Tensor:
+        """Has the picture been too large for some iterations, and grown?"""
+        large = self.running & finite & (size > self.limit)
+        # Pictures that are done keep what was found of them.
+        self.large = torch.where(self.running, torch.where(large, self.large + 1, 0), self.large)
+        self.first_large = torch.where(large & (self.large == 1), size, self.first_large)
+        return large & (self.large >= STAYS_LARGE) & (size >= self.first_large)
 
     def _grown(self, history: History, name: str) -> Tensor | None:
         """Has a column grown without bound since the first iteration?"""
