@@ -34,8 +34,10 @@ def lock(handle: int) -> bool:
 
 
 @contextmanager
-def only_writer_of(path: str | Path) -> Iterator[None]:
+def only_writer_of(path: str | Path, busy: str = "") -> Iterator[None]:
     """Inside, no other process that asks for it may write `path`. A killed process leaves no lock behind.
+
+    `busy` is what is said where another one is at it.
 
     Raises
     ------
@@ -50,7 +52,7 @@ def only_writer_of(path: str | Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror or error})") from error
     if handle is None:
-        raise Busy(f"{path}: another process is writing it: wait for it, or give another name")
+        raise Busy(busy or f"{path}: another process is writing it: wait for it, or give another name")
     try:
         yield
     finally:

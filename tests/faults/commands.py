@@ -13,6 +13,7 @@ import numpy as np
 import tifffile
 from PIL import Image
 
+from faults import serving
 from pnpladmm.tensor_files import read_tensors
 
 FEW = ("--noise", "3", "--denoiser", "tv", "--iterations", "3")
@@ -29,6 +30,8 @@ class Command:
     """Patterns of files that must be the same after every fault, once the command was run again."""
     compare: Callable[[Path], object] = Path.read_bytes
     """What of a result must be the same."""
+    around: Callable[[Callable[[], None], Path], Callable[[], None]] | None = None
+    """Makes what is run of the command line; for a server the person who uses it."""
 
 
 def _pixels(seed: int, high: int = 200) -> np.ndarray:
@@ -43,6 +46,17 @@ def _pictures(folder: Path) -> None:
     psf = np.zeros((5, 5), np.uint8)
     psf[1:4, 2] = 100
     Image.fromarray(psf).save(folder / "psf.png")
+
+
+def _large(folder: Path) -> None:
+    """A blurred picture of several tiles."""
+    from scipy.ndimage import uniform_filter
+
+    y, x = np.mgrid[:160, :300] / 40
+    sharp = 0.4 + 0.2 * np.sin(x * y) + 0.3 * ((2 * x).astype(int) + (1.5 * y).astype(int)) % 3 / 3
+    noisy = uniform_filter(sharp, 5) + 0.01 * np.random.default_rng(0).normal(size=sharp.shape)
+    tifffile.imwrite(folder / "a.tif", (noisy.clip(0, 1) * 65535).astype(np.uint16), tile=(64, 64))
+    Image.fromarray(np.full((5, 5), 200, np.uint8)).save(folder / "psf.png")
 
 
 def _job(folder: Path) -> None:
@@ -82,6 +96,7 @@ def _training(folder: Path) -> None:
         Image.fromarray(rgb).save(folder / "photos" / f"{k}.png")
 
 
+TILES = ("--noise", "3", "--denoiser", "light", "--iterations", "2", "--tiles", "192")
 TRAINING = (
     *("--steps", "6", "--batch", "2", "--crop", "16", "--widths", "8,8,8", "--blocks", "1", "--log-steps", "2"),
     *("--warmup-steps", "2", "--checkpoint-seconds", "0"),
@@ -99,6 +114,13 @@ COMMANDS: dict[str, Command] = {
         _pictures, ("restore", "a.png", "b.png", "c.png", "-b", "psf.png", "-o", "out", *FEW), ("out/*.png",)
     ),
     "restore --job": Command(_job, ("restore", "--job", "j.job.json", "--trust"), ("x.png",)),
+    "restore in tiles": Command(_large, ("restore", "a.tif", "-b", "psf.png", "-o", "out.tif", *TILES), ("out.tif",)),
+    "restore in parts": Command(
+        _large, ("restore", "a.tif", "-b", "psf.png", "-o", "out.tif", "--workers", "1", *TILES), ("out.tif",)
+    ),
+    "restore into zarr": Command(
+        _large, ("restore", "a.tif", "-b", "psf.png", "-o", "out.zarr", *TILES), ("out.zarr/**/*",)
+    ),
     "simulate": Command(
         _pictures,
         ("simulate", "a.png", "-b", "psf.png", "-o", "out.png", "--noise", "3"),
@@ -113,6 +135,12 @@ COMMANDS: dict[str, Command] = {
         ("experiment", "table", "--out", "results", "--methods", "ista,ladmm", *EXPERIMENT),
         ("results/table.csv",),
         _without_seconds,
+    ),
+    "serve": Command(
+        _pictures,
+        ("serve", "--folder", "projects", "--port", "0", "--no-browser"),
+        ("result.png",),
+        around=serving.prepare,
     ),
     "train": Command(_training, ("train", "run", "photos", "out.safetensors", *TRAINING), ("out.safetensors",), _steps),
 }

@@ -40,6 +40,8 @@ from pnpladmm.tensor_files import read_tensors
 LONGEST = 60.0
 """Seconds after which a process is taken to hang."""
 TEMPORARY = (".part", ".lock")
+ARRIVING = ".arriving-"
+"""Folders of `serve` that are no projects yet."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Harness:
             for path in true.results
             if results.get(path) != true.results[path]
         ]
-        found += [f"{path} is left over" for path in contents(folder) if path.endswith(TEMPORARY)]
+        found += [f"{path} is left over" for path in contents(folder) if path.endswith(TEMPORARY) or ARRIVING in path]
         if not found:
             shutil.rmtree(folder)
         return found
@@ -174,7 +176,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def chosen(folder: Path, command: Command) -> dict[str, object]:
     """The results of a command, as they are compared."""
-    return {str(p.relative_to(folder)): command.compare(p) for pattern in command.results for p in folder.glob(pattern)}
+    return {
+        str(p.relative_to(folder)): command.compare(p)
+        for pattern in command.results
+        for p in folder.glob(pattern)
+        if p.is_file()
+    }
 
 
 def _child(folder: Path, command: Command, fault: Fault | None, handle: int) -> None:
@@ -193,7 +200,7 @@ def _child(folder: Path, command: Command, fault: Fault | None, handle: int) -> 
         sys.argv = ["pnpladmm", *command.arguments]
         injector.install()
         try:
-            cli.main()
+            (cli.main if command.around is None else command.around(cli.main, folder))()
             code = 0
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
@@ -233,7 +240,7 @@ def _half_files(folder: Path, true: Undisturbed) -> list[str]:
     found = []
     known = {**true.inputs, **true.written}
     for path, content in contents(folder).items():
-        if path.endswith(TEMPORARY) or known.get(path) == content:
+        if path.endswith(TEMPORARY) or ARRIVING in path or known.get(path) == content:
             continue
         if path in true.inputs:
             continue  # vanished or changed: looked at by itself
@@ -281,6 +288,7 @@ READERS = {
     ".html": _whole_page,
     ".npz": _whole_arrays,
     ".safetensors": lambda path: read_tensors(path),
+    ".npy": lambda path: np.load(path, allow_pickle=False),
     ".sqlite": _whole_database,
 }
 __all__ = ["FAULTS", "Harness", "random_fault"]

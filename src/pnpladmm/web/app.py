@@ -36,6 +36,7 @@ def make_app(desk: Desk, token: str, port: int) -> App:
     app.add_exception_handler(InputError, _wrong_input)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(OSError, _no_disk)
     return Guard(app, token, port, desk.limits)
 
 
@@ -76,3 +77,8 @@ async def _not_valid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     return _line(getattr(error, "status_code", 500), str(getattr(error, "detail", "error")))
+
+
+async def _no_disk(request: Request, error: Exception) -> Response:
+    """A full disk, a folder that can only be read: without the names of the server's files."""
+    return _line(507, f"the disk did not take it: {getattr(error, 'strerror', None) or 'it cannot be written'}")

@@ -116,7 +116,7 @@ class Desk:
             raise Refused(404, "there is no such file")
         secret = secrets.token_urlsafe(24)
         with self._lock:
-            self._tickets[secret] = Ticket(name, content, time.time() + TICKET_SECONDS)
+            self._tickets[secret] = Ticket(name, content, time.monotonic() + TICKET_SECONDS)
             while len(self._tickets) > TICKETS:
                 self._tickets.popitem(last=False)
         return {"url": f"/api/tickets/{secret}", "name": name}
@@ -125,7 +125,7 @@ class Desk:
         """The download of an address, once."""
         with self._lock:
             ticket = self._tickets.pop(secret, None)
-        if ticket is None or ticket.until < time.time():
+        if ticket is None or ticket.until < time.monotonic():
             raise Refused(404, "this address was good for one download")
         return ticket
 

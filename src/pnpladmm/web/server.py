@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpladmm.files import optional
+from pnpladmm.locks import only_writer_of
 from pnpladmm.tensors import InputError
 from pnpladmm.web.limits import Limits
 
@@ -42,13 +43,23 @@ def serve(
     """
     for module in ("fastapi", "uvicorn"):
         optional(module, "pnpladmm serve")
+    place = folder or projects_folder()
+    with only_writer_of(
+        place / "projects", f"{place}: another pnpladmm serve is at it: use that one, or give --folder"
+    ):
+        _serve(picture, _listen(port), place, browser, say)
+
+
+def _serve(
+    picture: Path | None, listening: socket.socket, folder: Path, browser: bool, say: Callable[[str], Any]
+) -> None:
+    """Serve the projects of a folder on a socket."""
     from pnpladmm.web.app import make_app
     from pnpladmm.web.desk import Desk
 
     limits, token = Limits(), secrets.token_urlsafe(24)
-    listening = _listen(port)
     number = listening.getsockname()[1]
-    desk = Desk(folder or projects_folder(), limits)
+    desk = Desk(folder, limits)
     try:
         address = f"http://{ADDRESS}:{number}/#key={token}"
         if picture is not None:
