@@ -37,7 +37,7 @@ from pnpladmm import cli
 from pnpladmm.blur import read_blur
 from pnpladmm.tensor_files import read_tensors
 
-LONGEST = 60.0
+LONGEST = 150.0
 """Seconds after which a process is taken to hang."""
 TEMPORARY = (".part", ".lock")
 ARRIVING = ".arriving-"

@@ -22,7 +22,7 @@ from pnpladmm.web import server
 
 MOTION = {"background": {"motion": {"length": 5, "angle": 30}}}
 SETTINGS = {"settings": {"quality": "quick"}}
-SECONDS = 50.0
+SECONDS = 100.0
 OVER = ("done", "failed", "cancelled", "interrupted")
 
 
