@@ -45,7 +45,8 @@ def prepare(main: Callable[[], None], folder: Path) -> Callable[[], None]:
             if not failed and not (folder / "result.png").exists():
                 raise
         if failed:
-            sys.exit(f"pnpladmm: {failed[0]}")
+            print(f"pnpladmm: {failed[0]}", file=sys.stderr)
+            sys.exit(1)
 
     return run
 
