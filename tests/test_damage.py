@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+import skimage.data
 import tifffile
 import torch
 from astropy.io import fits
@@ -13,6 +15,8 @@ from PIL import Image
 
 import pnpladmm as pl
 from gate_cases import little_memory, refused  # noqa: F401
+from pnpladmm.pictures.jpeg_jumps import jump
+from pnpladmm.tensors import InputError
 
 
 def jpeg_tiff(path: Path, tile: tuple[int, int] | None = None) -> None:
@@ -47,6 +51,41 @@ def test_damaged_jpeg_data_are_refused_or_a_warning(tmp_path: Path) -> None:
     result = pl.restore(path, np.ones((3, 3)), noise=0.02, denoiser="tv", iterations=2)
     assert "may be damaged" in result.warnings[0]
     assert not any("may be damaged" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("side", [8, 16])
+@pytest.mark.parametrize("shift", [(9, 9, 9), (-20, -20, -20), (0, 0, 30)])
+def test_a_shift_from_one_block_on_is_found(shift: tuple[int, int, int], side: int) -> None:
+    pixels = skimage.data.astronaut()[:384, :, :].astype(int)
+    assert jump(pixels.astype(np.uint8)) is None
+    damaged = pixels.copy()
+    damaged[5 * side : 6 * side, 9 * side :] += shift
+    damaged[6 * side :] += shift
+    assert jump(damaged.clip(0, 255).astype(np.uint8)) == (5 * side, 9 * side)
+    # A straight edge over the whole width is no damage.
+    pixels[6 * side :] += shift
+    assert jump(pixels.clip(0, 255).astype(np.uint8)) is None
+
+
+def test_shifted_jpegs_are_told(tmp_path: Path) -> None:
+    """Of files with one wrong bit that no decoder remarks: those that shift a large part of the picture."""
+    path, rng = tmp_path / "a.jpg", np.random.default_rng(0)
+    Image.fromarray(skimage.data.astronaut()).save(path, quality=85)
+    whole = path.read_bytes()
+    sharp = pl.read_picture(path)
+    assert not sharp.notes
+    shifted = told = 0
+    for _ in range(60):
+        damaged = bytearray(whole)
+        damaged[int(rng.integers(whole.rfind(b"\xff\xda") + 20, len(whole) - 2))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with suppress(InputError):
+            found = pl.read_picture(path)
+            moved = ((found.pixels - sharp.pixels).abs() > 4 / 255).float().mean() > 0.05
+            warned = any("may be damaged" in note for note in found.notes)
+            shifted, told = shifted + bool(moved and not warned), told + bool(moved and warned)
+    assert told >= 4
+    assert told >= 0.3 * (told + shifted)
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -6,6 +6,7 @@ import io
 import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +14,13 @@ from pnpladmm.gate import check_size
 from pnpladmm.pictures import exif
 from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.jpeg_damage import check_jpeg
+from pnpladmm.pictures.jpeg_jumps import jump
 from pnpladmm.pictures.metadata import Resolution
-from pnpladmm.pictures.raw import Format, Raw
+from pnpladmm.pictures.raw import DAMAGE, Format, Raw
 from pnpladmm.tensors import InputError, one_line
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 QUALITY = 95
 LONGEST_SEGMENT = 65533
@@ -50,12 +55,23 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
             f"{name} is a JPEG that Pillow does not read ({one_line(str(error))}): "
             "get the file again, or convert it to TIFF"
         ) from None
-    remarks = check_jpeg(data, name)
+    remarks = (*check_jpeg(data, name), *_shift(image))
     raw = raw_of(image, name)
     kept, dropped = _segments(image.applist)
     notes = (f"its JPEG segments {', '.join(sorted(dropped))} are left out",) if dropped else ()
     native = Segments(kept) if kept else None
     return replace(raw, metadata=replace(raw.metadata, native=native), notes=(*raw.notes, *remarks, *notes))
+
+
+def _shift(image: Image) -> tuple[str, ...]:
+    """A note where brightness or colour jumps as damage makes them jump."""
+    if image.mode not in ("L", "RGB"):
+        return ()
+    found = jump(np.atleast_3d(np.asarray(image)))
+    if found is None:
+        return ()
+    where = f"brightness or colour is shifted from row {found[0]}, column {found[1]} on"
+    return (f"its JPEG data {DAMAGE} ({where}): look at the picture, or get the file again",)
 
 
 def write(path: Path, raw: Raw, name: str) -> tuple[list[str], int]:

@@ -1,7 +1,8 @@
 """Damage of JPEG data that decoders fill with grey without a word.
 
-JPEG has no checksums: what decodes to other pixels is not noticed. What the decoder itself remarks is: codes that do
-not exist, data that end too early, bytes that are left over.
+JPEG has no checksums. What the decoder itself remarks is told: codes that do not exist, data that end too early, bytes
+that are left over. What decodes to other pixels leaves at most a jump (`jpeg_jumps.py`); one block that is wrong cannot
+be told from a picture.
 """
 
 from __future__ import annotations
