@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +45,30 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         return code, out, err
 
     return call
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes], list[subprocess.Popen[bytes]]]]:
+    """A scheduler and two workers as processes of their own."""
+    pytest.importorskip("distributed", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+    file = tmp_path / "scheduler.json"
+    quiet = subprocess.DEVNULL
+    scheduler = subprocess.Popen([*dask, "--scheduler-file", str(file)], stdout=quiet, stderr=quiet)
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny"]
+        command += ["--no-dashboard", "--local-directory", str(tmp_path)]
+        workers += [subprocess.Popen(command, stdout=quiet, stderr=quiet) for _ in range(2)]
+        yield address, scheduler, workers
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
 
 
 def dense(operator: pl.LinearOperator, shape: tuple[int, int, int, int]) -> np.ndarray:

@@ -35,12 +35,13 @@ EXTRAS = {
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, durable: bool = True) -> Iterator[Path]:
     """Give a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
 
     A crash leaves the old file or the new one, never half of one; what a killed process left behind is removed by the
     next one that writes here. Folders that are missing are made. The permissions of an old file are kept. Links and
-    devices are not written through. What the system refuses is an `InputError` that names `path`.
+    devices are not written through. What the system refuses is an `InputError` that names `path`. A file that is not
+    `durable` may be lost or empty after a power cut, and is written much faster.
     """
     name = one_line(str(path))
     beside: Path | None = None
@@ -56,9 +57,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield beside
         # mkstemp makes files for their owner alone.
         beside.chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
-        _sync(beside)
+        if durable:
+            _sync(beside)
         os.replace(beside, _target(path, name))
-        _sync_folder(target.parent)
+        if durable:
+            _sync_folder(target.parent)
     except OSError as error:
         raise InputError(f"{name} cannot be written ({error.strerror or error})") from error
     finally:

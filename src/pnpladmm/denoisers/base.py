@@ -14,6 +14,7 @@ attribute or method  read with              meaning; default
 `reach`              `reach_of`             how far away pixels are that a pixel of its result depends on; all of them
 `bytes_per_pixel`    `bytes_per_pixel_of`   the memory of a call, per pixel; a few copies of the picture
 `prior`              `EvaluablePrior`       evaluates `phi(x)`, for objectives and Lagrangians; unknown
+`prior_within`       `prior_within`         what some rows and columns add to `phi(x)`, a sum over pixels; unknown
 `curvature`          `MeasuredCurvature`    measures how far it is from not being a proximal operator; unknown
 `curvature_meter`    `curvature_meter`      a `curvature` for one run, which reuses what it found; `curvature` itself
 ===================  =====================  ===========================================================================
@@ -137,6 +138,14 @@ def reach_of(denoiser: object) -> int | None:
 def bytes_per_pixel_of(denoiser: object) -> float:
     """About the memory that a call needs for each pixel of a picture."""
     return float(getattr(denoiser, "bytes_per_pixel", CLASSICAL_BYTES_PER_PIXEL))
+
+
+def prior_within(
+    denoiser: object, x: Tensor, v: Tensor, sigma: PerPicture, rows: slice, columns: slice
+) -> Tensor | None:
+    """What some rows and columns of pictures add to `phi(x)`, (B,); None where the denoiser cannot say."""
+    share: Callable[..., Tensor | None] | None = getattr(denoiser, "prior_within", None)
+    return None if share is None else share(x, v, sigma, rows, columns)
 
 
 def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture], Tensor]:

@@ -90,7 +90,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         self.relaxation = relaxation
         self._smooth = dict(networks)
         self._tile = tile
-        self._last: tuple[weakref.ref[Tensor], int, Tensor, Tensor] | None = None
+        self._last: tuple[weakref.ref[Tensor], int, Tensor, Tensor, Tensor] | None = None
 
     def with_tile(self, side: int) -> GradientStepDenoiser:
         """The same denoiser, which processes at most `side` pixels of a side at once, or three times the halo."""
@@ -104,11 +104,12 @@ class GradientStepDenoiser(NetworkDenoiser):
         sigmas = self._check(x, sigma)
         gradient = torch.empty_like(x, memory_format=torch.contiguous_format)
         energies = torch.empty(len(x), dtype=torch.float64, device=x.device)
+        shares = torch.empty(len(x), *x.shape[-2:], dtype=x.dtype, device=x.device)
         with torch.no_grad(), full_precision():
             for part in self._parts(x):
-                energy, slope = self._differentiate(x[part], sigmas[part])
-                gradient[part], energies[part] = slope.to(x), energy.to(x.device)
-        self._last = (weakref.ref(x), version_of(x), sigmas, energies)
+                energy, slope, share = self._differentiate(x[part], sigmas[part])
+                gradient[part], energies[part], shares[part] = slope.to(x), energy.to(x.device), share.to(x)
+        self._last = (weakref.ref(x), version_of(x), sigmas, energies, shares)
         return x.detach() - self.relaxation * gradient
 
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture, /) -> Tensor | None:
@@ -117,11 +118,21 @@ class GradientStepDenoiser(NetworkDenoiser):
             return None
         return self.relaxation * self.energy(v, sigma) - squared_norm(v.double() - x.double()) / 2
 
+    def prior_within(self, x: Tensor, v: Tensor, sigma: PerPicture, /, rows: slice, columns: slice) -> Tensor:
+        """What some rows and columns add to `phi(x)`, a sum over pixels, for `x = D(v)`: (B,) float64."""
+        self._check(v, sigma)
+        if self._last is None or self._last[0]() is not v or self._last[1] != version_of(v):
+            self(v, sigma)
+        assert self._last is not None
+        g = self._last[4][..., rows, columns].double().flatten(1).sum(1)
+        moved = (v[..., rows, columns].double() - x[..., rows, columns].double()).flatten(1)
+        return self.relaxation * g - moved.square().sum(1) / 2
+
     def energy(self, v: Tensor, sigma: PerPicture) -> Tensor:
         """`g(v)`, (B,) float64; known already where `v` is the picture that was denoised last."""
         sigmas = self._check(v, sigma)
         if self._last is not None:
-            last, version, last_sigmas, energies = self._last
+            last, version, last_sigmas, energies, _ = self._last
             if last() is v and version == version_of(v) and torch.equal(last_sigmas, sigmas):
                 return energies
         energies = torch.empty(len(v), dtype=torch.float64, device=v.device)
@@ -216,17 +227,21 @@ class GradientStepDenoiser(NetworkDenoiser):
 
         return product
 
-    def _differentiate(self, x: Tensor, sigmas: Tensor) -> tuple[Tensor, Tensor]:
-        """`g` (B,) in float64 and `grad g` at x, on the network's device."""
+    def _differentiate(self, x: Tensor, sigmas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`g` (B,) in float64, `grad g` at x, and the share of each pixel in `g` (B, H, W), on the network's device."""
         entered = self._input(x, sigmas)
         total = torch.zeros_like(entered.planes)
+        shares = torch.zeros_like(total[:, 0])
         energy = torch.zeros(len(total), dtype=torch.float64, device=total.device)
         for tile in entered.tiles(self._tile):
             local = entered.linearise(tile)
             total[tile.place] += local.gradient
             energy += squared_norm(local.residual) / 2
+            shares[tile.place] += local.residual.square().sum(1) / 2
         factor = entered.factor.to(self.precision).view(-1, 1, 1, 1)
-        return entered.factor * energy.reshape(len(x), -1).sum(1), factor * entered.adjoint(total)
+        shares = shares.reshape(len(x), -1, *shares.shape[1:]).sum(1)[..., : x.shape[-2], : x.shape[-1]]
+        energy = entered.factor * energy.reshape(len(x), -1).sum(1)
+        return energy, factor * entered.adjoint(total), factor[:, 0] * shares
 
     def _input(self, x: Tensor, sigmas: Tensor) -> NetworkInput:
         """The pictures as the network gets them."""

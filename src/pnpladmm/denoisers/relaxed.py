@@ -66,6 +66,19 @@ class Relaxed:
         gamma = torch.as_tensor(self.gamma, dtype=torch.float64, device=phi.device)
         return gamma * (phi + (1 - gamma) / 2 * squared_norm(denoised.double() - v.double()))
 
+    def prior_within(self, x: Tensor, v: Tensor, sigma: PerPicture, /, rows: slice, columns: slice) -> Tensor | None:
+        """What some rows and columns add to `phi_gamma(x)` for `x = D_gamma(v)`: (B,); None where `D` cannot say."""
+        inner = getattr(self.denoiser, "prior_within", None)
+        if inner is None:
+            return None
+        gamma = torch.as_tensor(self.gamma, dtype=torch.float64, device=x.device)
+        made, version, denoised = self._made or (None, 0, v)
+        if made is None or made() is not x or version != version_of(x):
+            denoised = self.denoiser(v, sigma)
+        moved = (denoised[..., rows, columns].double() - v[..., rows, columns].double()).flatten(1)
+        phi: Tensor = inner(denoised, v, sigma, rows, columns)
+        return gamma * (phi + (1 - gamma) / 2 * moved.square().sum(1))
+
     def __repr__(self) -> str:
         """The denoiser and gamma."""
         return f"{type(self).__name__}({self.denoiser!r}, gamma={torch.as_tensor(self.gamma).tolist()})"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from pnpladmm.jobs.job import Job
 from pnpladmm.scale import Large, Settings, has_parts, is_zarr, restore_large
-from pnpladmm.scale.run import SIDE, Tell
+from pnpladmm.scale.done import Tell
+from pnpladmm.scale.run import METHODS, SIDE
 from pnpladmm.tensors import InputError
 
 FROM_BYTES = 1 << 29
 """Files of more bytes than this are read in parts, where their format can be."""
 DEFAULTS = {
-    "method": "fast", "certify": 0, "boundary": "unknown", "mask": None, "gain": None, "electrons_per_count": None,
+    "certify": 0, "boundary": "unknown", "mask": None, "gain": None, "electrons_per_count": None,
     "background": 0.0, "variance": None, "linear": False, "labels": None, "positions": None, "psf_scale": None,
     "report": False,
 }  # fmt: skip
@@ -35,10 +36,13 @@ def run_large(job: Job, tell: Tell | None = None) -> Large:
     other = next((name for name, usual in DEFAULTS.items() if getattr(job, name) != usual), None)
     if other is not None:
         raise InputError(f"{job.picture}: {other.replace('_', '-')} needs the whole picture in memory: leave it out")
+    if job.method.lower() not in METHODS:
+        raise InputError(f"{job.picture}: method {job.method} needs the whole picture: in parts, {', '.join(METHODS)}")
     noise = None if job.noise == "auto" else float(job.noise) / 255
     settings = Settings(
-        job.picture, job.blur, noise, job.denoiser, job.iterations, job.strength, job.saturation, job.device
-    )
+        job.picture, job.blur, noise, job.denoiser, job.iterations, job.strength, job.saturation, job.device,
+        job.method.lower(),
+    )  # fmt: skip
     return restore_large(settings, job.output, job.tiles or SIDE, job.workers or 1, job.scheduler, tell)
 
 

@@ -22,8 +22,8 @@ from pnpladmm.report import summarise_certificate, write_restoration
 from pnpladmm.restoration import NoiseModel, Restoration
 from pnpladmm.restoration.policy import unit_of
 from pnpladmm.restore import restore_with
-from pnpladmm.scale.engine import run_tasks
-from pnpladmm.solvers import Certificate, Level, Status
+from pnpladmm.scale.engine import open_engine
+from pnpladmm.solvers import Status
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError, is_out_of_memory, one_line
 
@@ -91,8 +91,9 @@ def run_jobs(jobs: Sequence[Job], progress: bool = False) -> Iterator[Outcome | 
     # Each picture is one task: its own tiles are not spread any further.
     alone = [dataclasses.replace(job, workers=None, scheduler=None) for job in left]
     tasks = [(job, tuple(inputs)) for job in alone]
-    for _, outcome in run_tasks(run_caught, tasks, first.workers or 1, first.scheduler):
-        yield outcome
+    with open_engine(first.workers or 1, first.scheduler) as engine:
+        for _, outcome in engine.run(run_caught, tasks):
+            yield outcome
 
 
 def run_caught(job: Job, inputs: tuple[str, ...], progress: bool = False) -> Outcome | Failure:
@@ -144,21 +145,20 @@ def _run_in_parts(job: Job, progress: bool) -> Outcome:
     finally:
         if bar is not None:
             bar.stop()
-    level = round(255 * done.noise, 4)
-    status = Status.WITHDRAWN if done.withdrawn else Status.FINISHED
+    found, level = done.done, round(255 * done.noise, 4)
     return Outcome(
         picture=job.picture,
         output=job.output,
-        status=status.label,
-        advice=status.advice,
-        certificate=summarise_certificate(Certificate(Level.OUTSIDE, "no theorem covers pictures in parts", ())),
+        status=found.status.label,
+        advice=found.status.advice,
+        certificate=summarise_certificate(found.certificate),
         noise=level,
         noise_words=f"noise {level:.2f} of 255",
-        iterations=job.iterations or 8,
+        iterations=found.iterations,
         seconds=round(done.seconds, 2),
         residual=[],
-        warnings=list(done.warnings),
-        notes=list(done.notes),
+        warnings=list(found.warnings),
+        notes=list(found.notes),
     )
 
 

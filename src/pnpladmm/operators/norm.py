@@ -14,6 +14,7 @@ A signed operator is bounded by a non-negative one that dominates it entry by en
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,19 +95,40 @@ def bound_norm_squared(
 def _non_negative(operator: LinearOperator, shape: Shape, iterations: int, gap: float) -> NormBound:
     """Both bounds for an operator with no negative entry."""
     p = torch.ones(shape, dtype=torch.float64, device=operator.device)
-    lower = torch.zeros(shape[0], dtype=torch.float64, device=p.device)
+
+    def product() -> tuple[Tensor, Tensor]:
+        nonlocal p
+        before, mp = p, operator.adjoint(operator.forward(p))
+        p = next_vector(mp, mp.flatten(1).amax(1))
+        return _rayleigh(operator, before, mp), (mp / before).flatten(1).amax(1)
+
+    return collatz_wielandt(product, shape[0], p.device, iterations, gap)
+
+
+def collatz_wielandt(
+    product: Callable[[], tuple[Tensor, Tensor]],
+    pictures: int,
+    device: torch.device | None = None,
+    iterations: int = 100,
+    gap: float = 0.005,
+) -> NormBound:
+    """Both bounds, where `product()` makes the next power iteration and returns `<p, Mp> / <p, p>` and `max Mp / p`."""
+    lower = torch.zeros(pictures, dtype=torch.float64, device=device)
     upper = torch.full_like(lower, torch.inf)
     for _ in range(iterations):
         # A picture whose bounds are close keeps them, so that they do not depend on its neighbours.
         loose = upper > (1 + gap) * lower
         if not bool(loose.any()):
             break
-        mp = operator.adjoint(operator.forward(p))
-        lower = torch.where(loose, torch.maximum(lower, _rayleigh(operator, p, mp)), lower)
-        upper = torch.where(loose, torch.minimum(upper, (mp / p).flatten(1).amax(1)), upper)
-        top = mp.flatten(1).amax(1).clamp_min(SAFE_MINIMUM)
-        p = mp.clamp_min(0) / top.view(-1, 1, 1, 1) + POSITIVE
+        quotient, ratio = product()
+        lower = torch.where(loose, torch.maximum(lower, quotient), lower)
+        upper = torch.where(loose, torch.minimum(upper, ratio), upper)
     return NormBound(lower * (1 - ROUNDING), upper * (1 + ROUNDING))
+
+
+def next_vector(mp: Tensor, top: Tensor) -> Tensor:
+    """The vector of the next power iteration, from `M p` and its largest values (B,)."""
+    return mp.clamp_min(0) / top.clamp_min(SAFE_MINIMUM).view(-1, 1, 1, 1) + POSITIVE
 
 
 def _power_iteration(operator: LinearOperator, shape: Shape, iterations: int) -> Tensor:

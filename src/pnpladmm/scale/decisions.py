@@ -109,7 +109,8 @@ def decide(picture: str, blur: str, noise: float | None, saturation: bool, detai
             (float(rule.level) / scale, rule.spread) if rule is not None and 0 < hot < MOST * pixels else None, hot,
         )  # fmt: skip
         parts = [found.read(source, *place) for place in places]
-        level = _noise(noise, parts, scale, known.uncertainty)
+        given = noise if noise is None or white is not None else noise / scale
+        level = _noise(given, parts, scale, known.uncertainty)
         found = dataclasses.replace(found, noise=level, hot_count=hot if found.hot else 0)
         details = [] if channels == 1 else [detail(found, source, *place) for place in places]
     return dataclasses.replace(found, planes=_planes([d.flatten(2) for d in details if d is not None]))

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import dataclass
 from typing import Any
 
 from pnpladmm.files import optional
@@ -19,34 +20,43 @@ CONNECT = 10
 Task = Callable[..., Any]
 
 
-def run_tasks(
-    task: Task,
-    arguments: Sequence[tuple[Any, ...]],
-    workers: int = 1,
-    scheduler: str | None = None,
-) -> Iterator[tuple[int, Any]]:
-    """`(number, task(*arguments[number]))` as they are done, in any order.
+@dataclass(frozen=True)
+class Engine:
+    """Where tasks run: in this process, or where a Dask client sends them."""
 
-    With one worker and no scheduler everything happens in this process. Otherwise Dask runs the tasks: it gives those
-    of a lost worker to another one, and tries failed ones again.
-    """
+    client: Any = None
+    distributed: Any = None
+
+    def run(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """`(number, task(*arguments[number]))` as they are done, in any order.
+
+        Dask gives the tasks of a lost worker to another one, and tries failed ones again.
+        """
+        if self.client is None:
+            for number, given in enumerate(arguments):
+                yield number, task(*given)
+            return
+        submit = self.client.submit
+        futures = {submit(task, *given, pure=False, retries=RETRIES): n for n, given in enumerate(arguments)}
+        try:
+            for future in self.distributed.as_completed(list(futures)):
+                yield futures[future], _result(self.distributed, future)
+                future.release()
+        except (OSError, CancelledError) as error:
+            raise InputError(f"the scheduler is gone ({one_line(str(error))}): run the command again") from error
+
+
+@contextlib.contextmanager
+def open_engine(workers: int = 1, scheduler: str | None = None) -> Iterator[Engine]:
+    """Processes of this machine, or a running cluster. With one worker and no scheduler all happens in this process."""
     if scheduler is None and workers <= 1:
-        for number, given in enumerate(arguments):
-            yield number, task(*given)
+        yield Engine()
         return
     distributed = optional("distributed", "more than one worker")
     dask = optional("dask", "more than one worker")
     patience = {"distributed.comm.timeouts.connect": f"{CONNECT}s"}
     with dask.config.set(patience), _client(distributed, workers, scheduler) as client:
-        futures = {
-            client.submit(task, *given, pure=False, retries=RETRIES): number for number, given in enumerate(arguments)
-        }
-        try:
-            for future in distributed.as_completed(list(futures)):
-                yield futures[future], _result(distributed, future)
-                future.release()
-        except (OSError, CancelledError) as error:
-            raise InputError(f"the scheduler is gone ({one_line(str(error))}): run the command again") from error
+        yield Engine(client, distributed)
 
 
 def _result(distributed: Any, future: Any) -> Any:

@@ -109,7 +109,12 @@ def pyramid(store: TileStore, picture: Array) -> list[Array]:
 
 
 def write_output(
-    path: str | Path, store: TileStore, picture: Array, scale: float, pixel_size: tuple[float, float] | None
+    path: str | Path,
+    store: TileStore,
+    picture: Array,
+    scale: float,
+    pixel_size: tuple[float, float] | None,
+    channels_last: bool = False,
 ) -> None:
     """Write the samples (C, H, W) in the format that the suffix names; the file appears when it is complete."""
     path = Path(path)
@@ -120,7 +125,7 @@ def write_output(
         _write_tiff(path, pyramid(store, picture), pixel_size)
     elif suffix == ".npy":
         with replacing(path) as beside, beside.open("wb") as file:
-            np.save(file, picture if len(picture) > 1 else picture[0])
+            np.save(file, np.moveaxis(picture, 0, -1) if channels_last else picture if len(picture) > 1 else picture[0])
     else:
         raw = Raw(np.asarray(picture)[None], scale=scale, colour=colour_of(len(picture)))
         write_picture(path, Picture.from_raw(raw, path.name), allow_loss=True)

@@ -34,6 +34,8 @@ class Source:
     """Samples (C, h, w) of these rows and columns, in the byte order of this machine."""
     pixel_size: tuple[float, float] | None = None
     """Height and width of a pixel in micrometres, where the file says."""
+    channels_last: bool = False
+    """Does the file have the channels after rows and columns?"""
 
     @property
     def white(self) -> float | None:
@@ -175,4 +177,4 @@ def _of_array(name: str, array: Any, axes: str, size: Any = None) -> Source:
         values = values.transpose(order)
         return np.ascontiguousarray(values if channel is not None else values[None], dtype)
 
-    return Source(name, (channels, shape[y], shape[x]), dtype, read, size)
+    return Source(name, (channels, shape[y], shape[x]), dtype, read, size, channel is not None and channel > x)

@@ -79,9 +79,9 @@ class TileStore:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def save(path: Path, values: Array) -> None:
+def save(path: Path, values: Array, durable: bool = True) -> None:
     """Write an array; the file is there completely or not at all."""
-    with replacing(path) as beside, beside.open("wb") as file:
+    with replacing(path, durable) as beside, beside.open("wb") as file:
         np.save(file, values, allow_pickle=False)
 
 

@@ -17,7 +17,7 @@ from pnpladmm.pictures import Picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.restoration import Options
-from pnpladmm.restoration.policy import Pages, Prepared, prepare
+from pnpladmm.restoration.policy import Pages, Prepared, prepare, unit_of
 from pnpladmm.scale.decisions import Decisions, decide
 from pnpladmm.scale.source import Source, Span, open_source
 from pnpladmm.scale.store import TileStore
@@ -30,7 +30,7 @@ from pnpladmm.tiling.plan import halo_for, least_side
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for; `noise` is in [0, 1], None where it is to be estimated."""
+    """What was asked for; `noise` is in [0, 1], for floats in the numbers of the file, None where it is estimated."""
 
     picture: str
     blur: str
@@ -40,12 +40,13 @@ class Settings:
     strength: float
     saturation: bool
     device: str | None
+    method: str = "fast"
 
     def options(self, noise: float) -> Options:
         """The settings of `restore` for one tile; saturated pixels are dealt with here."""
         return Options(
             noise=noise, denoiser=self.denoiser, iterations=self.iterations, strength=self.strength,
-            saturation=False, device=self.device,
+            saturation=False, device=self.device, method=self.method,
         )  # fmt: skip
 
 
@@ -112,18 +113,18 @@ def prepared_part(
 ) -> tuple[Prepared, bool]:
     """The problem of a part of the scene, and whether none of its pixels counts."""
     # The scene begins before the picture, by the reach of the kernels.
-    operator, observed = _operator(settings, decisions, rows, columns)
+    operator, observed = operator_part(settings, decisions, rows, columns)
     samples, dead = decisions.read(source, *observed)
     raw = Raw(np.where(dead, 0, samples)[None], scale=decisions.scale, colour=colour_of(len(samples)))
     picture = Picture.from_raw(raw, source.name)
     blank = bool(dead.all())
     mask = torch.from_numpy(dead[None]) if dead.any() and not blank else None
-    noise = torch.tensor([decisions.noise], dtype=torch.float64)
+    noise = torch.tensor([decisions.noise * unit_of(picture)], dtype=torch.float64)
     pages = Pages(picture, dead=mask, noise=noise, hot_are_dead=True)
     return prepare(pages, operator, settings.options(decisions.noise)), blank
 
 
-def _operator(
+def operator_part(
     settings: Settings, decisions: Decisions, rows: Span, columns: Span
 ) -> tuple[SpatiallyVaryingBlur, tuple[Span, Span]]:
     """The blur of a part of the scene, and the rows and columns of the picture that it maps to."""

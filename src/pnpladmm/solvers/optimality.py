@@ -26,20 +26,34 @@ def relative_residual(problem: Problem, method: Method[Any], state: State) -> Te
     gradient = method.gradient(problem, state)
     if gradient is None:
         return None
+    sums = residual_sums(problem, method, state, gradient)
     norm = problem.norm_squared
     upper = torch.where(torch.isfinite(norm.upper), norm.upper, norm.lower).to(gradient.device)
-    smallest = (squared_norm(problem.observed) / upper).clamp_min(TINY)  # `x` may be 0
-    size = torch.maximum(squared_norm(state.x), smallest).sqrt()
-    return squared_norm(gradient).sqrt() / (_curvature(problem, method, state) * upper * size)
+    return residual_of(sums, upper)
 
 
-def _curvature(problem: Problem, method: Method[Any], state: State) -> Tensor:
-    """1 over the mean variance of the pixels that count, (1,) or (B,)."""
+def residual_sums(problem: Problem, method: Method[Any], state: State, gradient: Tensor) -> Tensor:
+    """What `residual_of` needs, each a sum over pixels: (5, B), float64."""
+    count, variance = _variances(problem, method, state)
+    sizes = [squared_norm(part) for part in (gradient, state.x, problem.observed)]
+    return torch.stack([*sizes, variance.expand_as(sizes[0]), count.expand_as(sizes[0])])
+
+
+def residual_of(sums: Tensor, upper: Tensor) -> Tensor:
+    """The relative residual, (B,), from the sums over all pixels and a bound of `||H||^2`."""
+    gradient, x, y, variance, count = sums
+    size = torch.maximum(x, (y / upper).clamp_min(TINY)).sqrt()  # `x` may be 0
+    curvature = (variance / count.clamp_min(1)).clamp_min(TINY).reciprocal()
+    return gradient.sqrt() / (curvature * upper * size)
+
+
+def _variances(problem: Problem, method: Method[Any], state: State) -> tuple[Tensor, Tensor]:
+    """How many pixels count, and the sum of their variances, (1,) or (B,) each; 1 and 1 / L_h for other data terms."""
     y = problem.observed
     known = problem.data_term.mean_and_precision(method.blurred(problem, state), y)
     if known is None:
-        return problem.L_h().to(y.device)
+        curvature = problem.L_h().to(y.device)
+        return torch.ones_like(curvature), curvature.reciprocal()
     precision = known[1].double().expand_as(y).flatten(1)
     counts = precision > 0
-    variance = torch.where(counts, precision.clamp_min(TINY).reciprocal(), 0.0).sum(1) / counts.sum(1).clamp_min(1)
-    return variance.clamp_min(TINY).reciprocal()
+    return counts.sum(1).double(), torch.where(counts, precision.clamp_min(TINY).reciprocal(), 0.0).sum(1)
