@@ -1,5 +1,6 @@
 """Pictures that are read and written in parts, tiles as tasks on a cluster, and runs that go on after a kill."""
 
+import errno
 import os
 import random
 import subprocess
@@ -128,6 +129,33 @@ def test_finished_tiles_are_kept_and_a_damaged_one_is_made_again(scene, expected
     store.path(0).write_bytes(store.path(0).read_bytes()[:100])
     done = restore_large(settings(scene, "in.zarr"), output, side=192)
     assert "1 tiles of an earlier run were kept" in done.done.notes
+    np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
+
+
+@pytest.mark.parametrize("moment", ["tile", "picture"])
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(scene, expected, tmp_path, monkeypatch, moment):
+    written = []
+
+    def full(*given, inner=np.save, **options):
+        written.append(given)
+        if moment == "tile" and len(written) > 4:  # a tile and a look each
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        inner(*given, **options)
+
+    def allocate(*given):
+        if moment == "picture":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "save", full)
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    output = tmp_path / "full.zarr"
+    with pytest.raises(pl.InputError, match=r"full.zarr.*cannot be written \(No space left on device\)") as error:
+        restore_large(settings(scene, "in.zarr"), output, side=192)
+    assert "\n" not in str(error.value)
+    assert not output.exists()
+    monkeypatch.undo()
+    done = restore_large(settings(scene, "in.zarr"), output, side=192)
+    assert any("tiles of an earlier run were kept" in note for note in done.done.notes)
     np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
 
 

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
     from pnpladmm.operators.blur import SpatiallyVaryingBlur
 
 
-class AbsoluteBlur(LinearOperator):
-    """`|sum_i U_i K_i|`: the absolute value of every entry of a signed blur. Exact, one shift at a time.
-
-    Much tighter than `sum_i |U_i| |K_i|`, which counts what cancels, and much slower than a blur: it serves
-    to bound norms. Beyond the border `|A E| <= |A| E`, since `E` is non-negative.
-    """
+class FromBlur(LinearOperator):
+    """An operator made of a blur, on the same pictures."""
 
     def __init__(self, blur: SpatiallyVaryingBlur) -> None:
         self.blur = blur
@@ -40,6 +36,14 @@ class AbsoluteBlur(LinearOperator):
     def input_shape(self, shape: Shape) -> Shape:
         """The blur's input shape."""
         return self.blur.input_shape(shape)
+
+
+class AbsoluteBlur(FromBlur):
+    """`|sum_i U_i K_i|`: the absolute value of every entry of a signed blur. Exact, one shift at a time.
+
+    Much tighter than `sum_i |U_i| |K_i|`, which counts what cancels, and much slower than a blur: it serves
+    to bound norms. Beyond the border `|A E| <= |A| E`, since `E` is non-negative.
+    """
 
     def absolute(self) -> LinearOperator:
         """The operator itself: its entries are not negative."""

@@ -16,7 +16,7 @@ from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.pictures.samples import to_samples
 from pnpladmm.scale.source import open_source
-from pnpladmm.scale.store import TileStore
+from pnpladmm.scale.store import TileStore, mapped, save
 from pnpladmm.tensors import InputError, one_line
 from pnpladmm.tiling.geometry import Grid, Span
 from pnpladmm.tiling.seams import Disagreement, Overlaps
@@ -40,7 +40,7 @@ def assemble(
 ) -> Array:
     """The picture as samples (C, H, W) in a memory map in the folder of the store: tiles blended strip by strip."""
     channels = store.read(0).shape[0]
-    picture = np.lib.format.open_memmap(store.folder / "level-0.npy", mode="w+", dtype=dtype, shape=(channels, *size))
+    picture = mapped(store.folder / "level-0.npy", dtype, (channels, *size))
     for first in range(0, size[0], CHUNK):
         for left in range(0, size[1], 4 * CHUNK):
             last, right = min(first + CHUNK, size[0]), min(left + 4 * CHUNK, size[1])
@@ -96,9 +96,7 @@ def pyramid(store: TileStore, picture: Array) -> list[Array]:
         half = (channels, max(1, height // 2), max(1, width // 2))
         if 0 in (height // 2, width // 2):
             break
-        coarse = np.lib.format.open_memmap(
-            store.folder / f"level-{len(levels)}.npy", mode="w+", dtype=fine.dtype, shape=half
-        )
+        coarse = mapped(store.folder / f"level-{len(levels)}.npy", fine.dtype, half)
         for first in range(0, half[1], CHUNK):
             last = min(first + CHUNK, half[1])
             part = fine[:, 2 * first : 2 * last, : 2 * half[2]].astype(np.float64)
@@ -124,8 +122,7 @@ def write_output(
     elif suffix in (".tif", ".tiff"):
         _write_tiff(path, pyramid(store, picture), pixel_size)
     elif suffix == ".npy":
-        with replacing(path) as beside, beside.open("wb") as file:
-            np.save(file, np.moveaxis(picture, 0, -1) if channels_last else picture if len(picture) > 1 else picture[0])
+        save(path, np.moveaxis(picture, 0, -1) if channels_last else picture if len(picture) > 1 else picture[0])
     else:
         raw = Raw(np.asarray(picture)[None], scale=scale, colour=colour_of(len(picture)))
         write_picture(path, Picture.from_raw(raw, path.name), allow_loss=True)

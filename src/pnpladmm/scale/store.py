@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pnpladmm.files import replacing, write_text
+from pnpladmm.files import StrictFile, replacing, write_text
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling.geometry import Grid
@@ -81,8 +82,22 @@ class TileStore:
 
 def save(path: Path, values: Array, durable: bool = True) -> None:
     """Write an array; the file is there completely or not at all."""
-    with replacing(path, durable) as beside, beside.open("wb") as file:
+    with replacing(path, durable) as beside, StrictFile(beside) as file:
         np.save(file, values, allow_pickle=False)
+
+
+def mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new array in a file. Its room on the disk is taken now: without any a write into it would kill the process."""
+    try:
+        found = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        if hasattr(os, "posix_fallocate"):  # not on Windows and macOS
+            with path.open("rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror or error}): make room, and run the command again"
+        ) from error
+    return found
 
 
 def load(path: Path) -> Array:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import torch
 from torch import Tensor
 
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.operators.base import LinearOperator, Shape, shape_of
+from pnpladmm.operators.absolute_blur import FromBlur
+from pnpladmm.operators.base import LinearOperator, shape_of
 from pnpladmm.tiling.geometry import Span, add_into, taken
 from pnpladmm.tiling.window import WindowBlur
 
 
-class TiledBlur(LinearOperator):
+class TiledBlur(FromBlur):
     """`H x` and `H^T y`, computed in tiles of the observation. Equal to the blur but for rounding.
 
     A tile of `H x` is computed from the pixels of `x` that it depends on: its own and those of its neighbours within
@@ -36,7 +36,8 @@ class TiledBlur(LinearOperator):
     """
 
     def __init__(self, blur: SpatiallyVaryingBlur, side: int) -> None:
-        self.blur, self.side = blur, side
+        super().__init__(blur)
+        self.side = side
         self.channels_alike = blur.channels_alike
         self.steps_per_root_condition = blur.steps_per_root_condition
         kernel = blur.kernels.shape[-2:]
@@ -51,27 +52,9 @@ class TiledBlur(LinearOperator):
         return f"{self.blur!r} in {len(self.windows)} tiles"
 
     @property
-    def domain(self) -> Shape:
-        """That of the blur."""
-        return self.blur.domain
-
-    @property
-    def device(self) -> torch.device:
-        """That of the blur."""
-        return self.blur.device
-
-    @property
     def crop_offset(self) -> tuple[int, int] | None:
         """That of the blur."""
         return self.blur.crop_offset
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """(B, C, observed size)."""
-        return self.blur.output_shape(shape)
-
-    def input_shape(self, shape: Shape) -> Shape:
-        """(B, C, size of the scene)."""
-        return self.blur.input_shape(shape)
 
     def start(self, y: Tensor) -> Tensor:
         """That of the blur."""
