@@ -75,6 +75,18 @@ def test_a_schedule_does_not_converge_before_its_end() -> None:
     assert (result.status, len(result.history)) == (pl.Status.FINISHED, 6)
 
 
+def test_acceleration_that_spoils_a_picture_is_told() -> None:
+    """At weak noise a network has little to hold against: the faster the method, the sooner the picture is worse."""
+    sharp, operator = picture(24).float(), positive_blur((24, 24))
+    noise = 0.1 / 255
+    y = operator.forward(sharp) + noise * torch.randn(sharp.shape, generator=torch.Generator().manual_seed(0))
+    result = pl.restore(y, operator, noise=noise, method="fista", denoiser="light", iterations=60)
+    error = [float((image - sharp).square().mean()) for image in (result.image, y)]
+    assert error[0] < error[1] or any("times the assumed noise" in warning for warning in result.warnings)
+    assert result.certificate.level is pl.Level.OUTSIDE
+    assert result.status is not pl.Status.CONVERGED
+
+
 # ---- certificates
 
 

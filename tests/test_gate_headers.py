@@ -16,6 +16,7 @@ from gate_cases import SIZE, K, little_memory, refused  # noqa: F401
 from pnpladmm.blur import read_blur
 from pnpladmm.gate import Field, parse_json, read_text, take, yaml_events
 from pnpladmm.tensors import LONGEST, InputError
+from test_blur_astronomy import write_psfex
 
 
 def test_json_of_strangers() -> None:
@@ -80,6 +81,44 @@ def test_headers_of_psf_grids(case: str, tmp_path: Path) -> None:
     read_blur(tmp_path / "g.fits", SIZE)
     stdpsf(tmp_path / "g.fits", **GRIDS[case])
     refused(lambda: read_blur(tmp_path / "g.fits", SIZE), "g.fits")
+
+
+@pytest.mark.parametrize("card", ["POLNAXIS", "POLDEG1", "PSFAXIS1", "PSFAXIS3", "PSF_SAMP", "POLGRP1", "POLZERO1"])
+@pytest.mark.parametrize("value", [-1, 0, 10**15, 1e300, 2.5, "many", True])
+def test_headers_of_psfex(card: str, value: object, tmp_path: Path) -> None:
+    write_psfex(tmp_path / "whole.psf", 1.0, 21)
+    whole = read_blur(tmp_path / "whole.psf", SIZE)
+    write_psfex(tmp_path / "g.psf", 1.0, 21, **{card: value})
+    found, words = None, ""
+    try:
+        found = read_blur(tmp_path / "g.psf", SIZE)
+    except InputError as error:
+        words = str(error)
+    assert (found is None) == ("g.psf" in words)
+    assert len(words) <= LONGEST
+    if found is not None:
+        assert found.kernels.shape[-1] <= 10 * whole.kernels.shape[-1]
+        assert bool(torch.isfinite(found.weights).all())
+
+
+ODD_MAPS: dict[str, np.ndarray] = {
+    "NaN": np.full(SIZE, np.nan),
+    "infinity": np.full(SIZE, np.inf),
+    "below 0": np.full(SIZE, -1.0),
+    "beyond float32": np.full(SIZE, 1e300),
+    "complex": np.full(SIZE, 1j),
+    "words": np.full(SIZE, "wide"),
+    "four axes": np.ones((1, 1, *SIZE)),
+    "another size": np.ones((3, 4)),
+    "nothing": np.ones((0, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "defocus", "motion"])
+@pytest.mark.parametrize("case", ODD_MAPS)
+def test_odd_maps(case: str, kind: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "m.npy", ODD_MAPS[case])
+    refused(lambda: read_blur(tmp_path / "m.npy", SIZE, kind=kind))
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ BAD_JOBS = {
     "30,000 brackets": "[" * 30_000,
     "a number for a file": '{"job": {"picture": 5, "blur": "psf.png", "output": "x.png"}, "sha256": {}}',
     "words for a switch": START + '"report": "no"}, "sha256": {}}',
+    "words for another switch": START + '"saturation": "no"}, "sha256": {}}',
     "half iterations": START + '"iterations": 2.5}, "sha256": {}}',
     "two noises": START + '"noise": [5, 5]}, "sha256": {}}',
     "a surrogate": '{"job": {"picture": "\\ud800.png", "blur": "psf.png", "output": "x.png"}, "sha256": {}}',
@@ -221,6 +222,23 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_left_alone(tmp
         assert living.exists()
     assert (tmp_path / "a.png").read_bytes() == b"first"
     assert sorted(p.name for p in tmp_path.iterdir()) == [".b.png.x1.part", "a.png"]
+
+
+def test_temporary_names_are_random_and_follow_no_link(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(8):
+        with replacing(tmp_path / "a.png") as beside:
+            names.add(beside.name)
+            assert beside.stat().st_mode & 0o077 == 0 or beside.stat().st_size == 0
+            beside.write_bytes(b"new")
+            assert not beside.is_symlink()
+    assert len(names) == 8
+    assert not any(str(os.getpid()) in name for name in names)
+    # A link planted in place of the target's folder entry is replaced, and its target is not written.
+    (tmp_path / "victim").write_bytes(b"old")
+    (tmp_path / ".a.png.planted.part").symlink_to(tmp_path / "victim")
+    write_bytes(tmp_path / "a.png", b"newer")
+    assert (tmp_path / "victim").read_bytes() == b"old"
 
 
 def test_a_full_disk_is_noticed_before_the_work(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
