@@ -32,7 +32,7 @@ def too_wide(picture: Picture, blur: object) -> str | None:
     if not isinstance(blur, Blur):
         return None
     height, width = blur.size
-    psf = fwhm(blur.psf_at(height // 2, width // 2).mean(0).numpy())
+    psf = fwhm(blur.psf_at(height // 2, width // 2).mean(0).cpu().numpy())
     reach = int(np.ceil(psf))
     if psf < 3 or min(height, width) < 6 * reach:
         return None
@@ -50,7 +50,7 @@ def advice_for_stars(picture: Picture, blur: object) -> str | None:
     if picture.format != "FITS" or not isinstance(blur, Blur):
         return None
     height, width = blur.size
-    reach = max(3, int(np.ceil(fwhm(blur.psf_at(height // 2, width // 2).mean(0).numpy()))))
+    reach = max(3, int(np.ceil(fwhm(blur.psf_at(height // 2, width // 2).mean(0).cpu().numpy()))))
     if min(height, width) < 6 * reach:
         return None
     if sharpest_sources(picture.pixels[0], reach, None if picture.valid is None else picture.valid[0]) is None:
@@ -66,7 +66,7 @@ def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) ->
     from scipy.ndimage import maximum_filter
 
     page = pixels[:, :LARGEST_PART, :LARGEST_PART].double().mean(0).cpu()
-    levels = page.numpy()
+    levels = page.cpu().numpy()
     try:
         noise = float(estimate_noise(page[None, None]))
     except InputError:
@@ -74,7 +74,7 @@ def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) ->
     peaks = levels == maximum_filter(levels, 2 * reach + 1)
     peaks &= levels > np.median(levels) + BRIGHT * noise
     if valid is not None:
-        peaks &= valid[:, :LARGEST_PART, :LARGEST_PART].all(0).numpy()
+        peaks &= valid[:, :LARGEST_PART, :LARGEST_PART].all(0).cpu().numpy()
     rows, columns = np.nonzero(peaks)
     order = np.argsort(levels[rows, columns])[::-1][:CANDIDATES]
     widths: list[float] = []

@@ -91,7 +91,7 @@ class Units:
             return Gaussian(self.noise(sigma.expand(len(y))))
         precision = term.precision_of(y)
         assert precision is not None
-        return WeightedGaussian((precision.double() * self.scale.square()).to(precision))
+        return WeightedGaussian((precision.double() * self.scale.square().to(precision.device)).to(precision))
 
 
 def _flat(problem: Problem) -> Tensor | None:
