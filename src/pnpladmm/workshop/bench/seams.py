@@ -85,19 +85,20 @@ def run(options: Options) -> Report:
 
 def _measure(case: Case, denoiser: Denoiser, options: Options) -> Row:
     sharp, observed, blur = _scene(case, options.device)
-    common: dict[str, Any] = {"noise": case.noise / 255, "iterations": case.calls}
+    common: dict[str, Any] = {"noise": case.noise / 255, "iterations": case.calls, "device": options.device}
     undivided, slow = _timed(lambda: restore(observed, blur, denoiser=in_tiles(denoiser, NETWORK_TILE), **common))
     tile = 320 if options.quick else TILE
     tiled, fast = _timed(lambda: restore(observed, blur, denoiser=denoiser, tiles=tile, **common))
     note = next(note for note in tiled.notes if "seams" in note)
     stated = re.search(r"restored in (.*?);.*at most ([0-9.]+) of 255, rms ([0-9.]+)", note)
     assert stated is not None
-    error = (tiled.image - undivided.image).abs()
+    images = [found.image.to(sharp) for found in (undivided, tiled)]
+    error = (images[1] - images[0]).abs()
     return {
         **asdict(case),
         "tiles": stated[1],
-        "undivided_psnr": _psnr(undivided.image, sharp),
-        "tiled_psnr": _psnr(tiled.image, sharp),
+        "undivided_psnr": _psnr(images[0], sharp),
+        "tiled_psnr": _psnr(images[1], sharp),
         "largest": 255 * float(error.max()),
         "rms": 255 * float(error.square().mean(dtype=torch.float64).sqrt()),
         "above": float((error.amax(1) > LIMIT).double().mean()),
@@ -109,9 +110,9 @@ def _measure(case: Case, denoiser: Denoiser, options: Options) -> Row:
 
 
 def _scene(case: Case, device: torch.device) -> tuple[Tensor, Tensor, Blur]:
-    """The sharp picture (1, 3, H, W), the observation and the blur."""
+    """The sharp picture (1, 3, H, W), the observation and the blur, on the CPU."""
     size = case.height, case.width
-    blur = Blur(make_kernels(KERNELS, SIDE).to(device), make_weights("dense", KERNELS, size, device))
+    blur = Blur(make_kernels(KERNELS, SIDE), make_weights("dense", KERNELS, size, device).cpu())
     operator = blur.operator("unknown")
     height, width = operator.scene
     if case.picture == "drawing":
@@ -125,7 +126,7 @@ def _scene(case: Case, device: torch.device) -> tuple[Tensor, Tensor, Blur]:
     noise = torch.randn((1, 3, *size), generator=torch.Generator().manual_seed(1)).to(device)
     observed = operator.forward(scene) + case.noise / 255 * noise
     top, left = operator.crop_offset or (0, 0)
-    return scene[..., top : top + size[0], left : left + size[1]].contiguous(), observed, blur
+    return scene[..., top : top + size[0], left : left + size[1]].cpu().contiguous(), observed.cpu(), blur
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
