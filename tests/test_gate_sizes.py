@@ -127,6 +127,20 @@ def test_devices_have_no_end() -> None:
     refused(lambda: read_tensors(Path("/dev/zero")), "device or a pipe")
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_npy_header_of_gigabytes(packed: bool, tmp_path: Path) -> None:
+    """numpy makes room for the header before it looks for it."""
+    content = b"\x93NUMPY\x02\x00" + struct.pack("<I", 3_928_350_290) + bytes(200)
+    path = tmp_path / ("a.npz" if packed else "a.npy")
+    if packed:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("kernel.npy", content)
+    else:
+        path.write_bytes(content)
+        refused(lambda: pl.read_picture(path), "its header would have 3928350290 bytes")
+    refused(lambda: read_blur(path, SIZE), "its header would have 3928350290 bytes")
+
+
 def test_the_limit_can_be_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "a.npy", np.zeros((1000, 1000), np.float32))
     monkeypatch.setenv("PNPLADMM_MAX_BYTES", "3e6")

@@ -275,7 +275,7 @@ def test_memory_sizes_and_plans(monkeypatch):
     assert plan_for((1, 3, 3000, 4000), 4, blur, light, 10**11, None) is None
     plan = plan_for((1, 3, 3000, 4000), 4, blur, light, 3 * 10**9, None)
     assert plan is not None
-    assert 700 < plan.side < 1536
+    assert 700 < plan.side < 1100  # 0.4 GB are the program itself
     assert plan.halo % 8 == 0
     # The kernels lie on the CPU; what counts is where the pictures will.
     free = {"cpu": 10**12, "cuda": 5 * 10**9}

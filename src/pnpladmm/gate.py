@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pnpladmm.locks import check_regular
 from pnpladmm.tensors import InputError, one_line
@@ -42,6 +42,8 @@ LONGEST_NUMBER = 300
 """Digits of a number in a text."""
 DEEPEST = 30
 """Brackets in brackets, of JSON and YAML."""
+LONGEST_NPY_HEADER = 10_000
+"""Bytes; numpy itself refuses longer ones, but only after it has made room for them."""
 REQUIRED: Any = object()
 SHOWN = 60
 """Characters of a value in an error."""
@@ -217,6 +219,21 @@ def _check_depth(text: str) -> None:
         depth = depth + 1 if found[0] in "[{" else max(0, depth - 1)
         if depth > DEEPEST:
             raise ValueError(f"{depth} brackets in one another")
+
+
+def npy_header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], Any]:
+    """Shape and type of an NPY file that is open at its beginning; the file is left behind the header."""
+    from numpy.lib import format as form
+
+    version = form.read_magic(file)
+    width = 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(width), "little")
+    if length > LONGEST_NPY_HEADER:
+        raise InputError(f"{name} is a damaged NPY: its header would have {length} bytes")
+    file.seek(-width, os.SEEK_CUR)
+    reader = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
+    shape, _, dtype = reader(file)
+    return shape, dtype
 
 
 def yaml_events(text: str) -> Iterator[Any]:

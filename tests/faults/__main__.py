@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--commands", default=",".join(COMMANDS))
     parser.add_argument("--kinds", default=",".join(FAULTS))
+    parser.add_argument("--table", type=Path, help="a file that always has the table so far")
     given = parser.parse_args()
     rng = random.Random(given.seed)
     pairs = [(name, kind) for name in given.commands.split(",") for kind in given.kinds.split(",")]
@@ -35,14 +36,19 @@ def main() -> int:
             bad[name, kind] += bool(problems)
             for problem in problems:
                 print(f"{name}, {fault}: {problem}", flush=True)
-    names = given.commands.split(",")
-    print("| fault | " + " | ".join(names) + " |")
-    print("|---" * (len(names) + 1) + "|")
-    for kind in given.kinds.split(","):
-        cells = [f"{done[name, kind]}" + (f", {bad[name, kind]} bad" if bad[name, kind] else "") for name in names]
-        print(f"| {kind} | " + " | ".join(cells) + " |")
-    print(f"{sum(done.values())} faults, {sum(bad.values())} with a problem")
+            if given.table:
+                given.table.write_text(table(given.commands.split(","), given.kinds.split(","), done, bad))
+    print(table(given.commands.split(","), given.kinds.split(","), done, bad))
     return int(bool(sum(bad.values())))
+
+
+def table(names: list[str], kinds: list[str], done: Counter[tuple[str, str]], bad: Counter[tuple[str, str]]) -> str:
+    """How many faults of each kind each command had, and how many with a problem, in Markdown."""
+    rows = ["| fault | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for kind in kinds:
+        cells = [f"{done[name, kind]}" + (f", {bad[name, kind]} bad" if bad[name, kind] else "") for name in names]
+        rows.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join([*rows, f"{sum(done.values())} faults, {sum(bad.values())} with a problem"])
 
 
 sys.exit(main())

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from pnpladmm.blur.containers import archive, npy_header
+from pnpladmm.blur.containers import archive
 from pnpladmm.blur.sniffing import sniff
-from pnpladmm.gate import check_size, max_bytes
+from pnpladmm.gate import check_size, max_bytes, npy_header
 from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.fits_structure import checked_content, opened
 from pnpladmm.pictures.png import PALETTE, check_png
@@ -137,7 +137,7 @@ def _without_tensors(thing: Any) -> Any:
 
 def _npy(path: Path, value_bytes: int) -> Array:
     with path.open("rb") as file:
-        shape, _ = npy_header(file)
+        shape, _ = npy_header(str(path), file)
     check_size(str(path), shape, value_bytes)
     return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
 

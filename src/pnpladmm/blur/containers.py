@@ -6,13 +6,13 @@ import math
 import zipfile
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from pnpladmm.blur.sniffing import Format, sniff
 from pnpladmm.files import optional
-from pnpladmm.gate import check_size, max_bytes
+from pnpladmm.gate import check_size, max_bytes, npy_header
 from pnpladmm.sandbox import Values, read_apart
 from pnpladmm.tensors import InputError
 
@@ -74,7 +74,7 @@ def _entries(packed: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
     left = max_bytes()
     for key, info in found.items():
         with packed.open(info) as file:
-            shape, dtype = npy_header(file)
+            shape, dtype = npy_header(f"{path}: {key}", file)
             start = file.tell()
         needed = math.prod(shape) * dtype.itemsize
         if needed > info.file_size - start:
@@ -89,15 +89,6 @@ def _entries(packed: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
 
 def _working_bytes(dtype: np.dtype[np.generic]) -> int:
     return 4 if dtype == np.float32 else max(8, dtype.itemsize)
-
-
-def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Shape and type of an NPY file that is open at its beginning."""
-    form = np.lib.format
-    version = form.read_magic(file)
-    reader = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
-    shape, _, dtype = reader(file)
-    return shape, dtype
 
 
 def _npy(packed: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.ndarray[Any, np.dtype[Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pnpladmm.files import StrictFile
-from pnpladmm.gate import check_size
+from pnpladmm.gate import check_size, npy_header
 from pnpladmm.pictures.arrays import axes_of, from_stack, to_stack
 from pnpladmm.pictures.metadata import NO_METADATA, Metadata
 from pnpladmm.pictures.raw import Format, Raw, colour_of
@@ -27,9 +27,7 @@ class Layout:
 def read(path: Path, name: str, max_bytes: int) -> Raw:
     """The picture in an NPY file."""
     with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = reader(file)
+        shape, dtype = npy_header(name, file)
         found = path.stat().st_size - file.tell()
     check_dtype(name, dtype)
     check_size(name, shape, dtype.itemsize, max_bytes)

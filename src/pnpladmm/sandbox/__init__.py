@@ -30,6 +30,8 @@ Task: TypeAlias = Literal["mat", "hdf", "tiff", "fits"]
 WORKER = Path(__file__).with_name("worker.py")
 SECONDS = 4.0
 """Of computing, for a small file."""
+WAITING = 20.0
+"""On the clock, besides: a busy machine takes long to start a process."""
 BYTES_PER_SECOND = 5e6
 """How fast a parser is at the least."""
 OVERHEAD = 3 << 29
@@ -63,7 +65,7 @@ def _run(task: Task, path: Path, name: str) -> Values:
         env={**os.environ, **ONE_THREAD},
     ) as process:
         # The worker itself stops at its seconds of computing; this is for one that waits for something.
-        timer = threading.Timer(60 + 4 * seconds, process.kill)
+        timer = threading.Timer(WAITING + 4 * seconds, process.kill)
         timer.start()
         try:
             assert process.stdin is not None

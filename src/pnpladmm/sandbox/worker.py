@@ -145,7 +145,7 @@ def _tiff(path: str, limit: int) -> dict[str, Any]:
         for series in file.series:
             if math.prod(series.shape) * series.dtype.itemsize > limit:
                 raise Refused(f"would decode to {' x '.join(map(str, series.shape))} samples, over the limit")
-            series.asarray()
+            series.asarray(maxworkers=1)  # with hardly any memory left a thread may not start, and its work never end
             for page in series.pages:
                 if page is not None:
                     page.aspage()

@@ -18,6 +18,8 @@ VARIABLES = 30
 with the fast method, colour and a kernel of 33x33."""
 COPIES = 11
 """Pictures as large as the whole one that are there beside the tiles: as given, as read, restored, estimates."""
+PROGRAM = 4 * 10**8
+"""Bytes that the program itself takes of a memory that is given: Python, torch, what reads and writes files."""
 LARGEST_SIDE = 1536
 """Larger tiles are slower: what one step leaves no longer fits into caches."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -56,6 +58,11 @@ def free_memory(device: torch.device) -> int | None:
     except (OSError, ValueError):
         pass
     return min(found, default=None)
+
+
+def left_for_pictures(memory: int) -> int:
+    """What is left of a memory that is given; at least half, so that small ones still say how small the tiles are."""
+    return max(memory - PROGRAM, memory // 2)
 
 
 def needed_bytes(pictures: int, channels: int, pixels: int, sample: int, denoiser: object) -> float:

@@ -19,7 +19,7 @@ from pnpladmm.tensors import InputError
 from pnpladmm.tiling.denoiser import in_tiles
 from pnpladmm.tiling.fast import Whole, solve_in_tiles
 from pnpladmm.tiling.geometry import ALIGNMENT, plan_tiles
-from pnpladmm.tiling.memory import SHARE, free_memory, gigabytes, needed_bytes, tile_side
+from pnpladmm.tiling.memory import SHARE, free_memory, gigabytes, left_for_pictures, needed_bytes, tile_side
 from pnpladmm.tiling.operator import TiledBlur
 from pnpladmm.tiling.window import as_blur_operator
 
@@ -75,7 +75,7 @@ def plan_for(
         return Plan(tiles, halo, blend, "tiles were asked for")
     free = free_memory(device or torch.device("cpu")) if memory is None else memory
     need = needed_bytes(pictures, channels, height * width, sample, denoiser)
-    budget = free if memory is not None or free is None else int(SHARE * free)
+    budget = free if free is None else left_for_pictures(free) if memory is not None else int(SHARE * free)
     if budget is None or need <= budget:
         return None
     if not able:
