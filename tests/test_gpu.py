@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -311,3 +312,29 @@ def test_compression_on_the_gpu() -> None:
     assert small.compression is not None
     x = torch.rand(1, 1, 96, 96, dtype=torch.float64, device="cuda")
     assert float((small.forward(x) - on_gpu.forward(x)).norm() / on_gpu.forward(x).norm()) < 0.3
+
+
+@pytest.mark.parametrize("method", ["fast", "certified"])
+def test_pictures_in_parts_are_restored_on_the_gpu(method, tmp_path):
+    pytest.importorskip("zarr")
+    from pnpladmm.scale import Settings, restore_large
+
+    y, x = np.mgrid[:330, :340] / 40
+    samples = (255 * (0.5 + 0.5 * np.sin(x * y))).clip(0, 255).astype(np.uint8)  # white and black parts: saturated
+    np.save(tmp_path / "in.npy", np.stack([samples, samples[::-1], samples[:, ::-1]]))
+    np.save(tmp_path / "psf.npy", np.ones((5, 5)) / 25)
+    found = []
+    for device in ("cpu", "cuda"):
+        given = Settings(
+            str(tmp_path / "in.npy"), str(tmp_path / "psf.npy"), 0.02, "light", 2, 1.0, True, device, method
+        )  # fmt: skip
+        restore_large(given, tmp_path / f"{device}.npy", side=320)
+        found.append(np.load(tmp_path / f"{device}.npy").astype(int))
+    assert np.abs(found[0] - found[1]).max() <= 2
+
+
+def test_pictures_and_blurs_may_lie_on_the_gpu():
+    blur = pl.Blur(torch.ones(1, 5, 5, device="cuda") / 25, torch.ones(1, 300, 300, device="cuda"))
+    y = torch.rand(1, 3, 300, 300, generator=torch.Generator().manual_seed(0)).cuda()
+    result = pl.restore(y, blur, noise=0.05, iterations=2, device="cuda")
+    assert result.image.shape == y.shape

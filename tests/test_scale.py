@@ -18,6 +18,7 @@ from pnpladmm.blur import read_blur
 from pnpladmm.jobs import Failure, Job, Outcome, Skipped, run_jobs
 from pnpladmm.scale import Settings, open_source, restore_large
 from pnpladmm.scale.decisions import Decisions
+from pnpladmm.scale.fits_file import write_fits
 from pnpladmm.scale.store import TileStore
 
 zarr = pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
@@ -81,6 +82,50 @@ def test_estimates_are_made_once_for_the_whole_picture(scene):
     done = restore_large(settings(scene, noise=None, denoiser="light"), scene / "auto.npy", side=192)
     assert done.noise == pytest.approx(0.01, rel=0.1)
     assert np.load(scene / "auto.npy").shape == (160, 300)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "uint32", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_fits_is_written_as_astropy_reads_it(tmp_path, dtype, channels):
+    from astropy.io import fits
+
+    draw = np.random.default_rng(0)
+    ends = (0, 1) if dtype.startswith("f") else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    samples = draw.uniform(*ends, (channels, 37, 41)).astype(dtype)
+    write_fits(tmp_path / "out.fits", samples, None)
+    with fits.open(tmp_path / "out.fits") as found:
+        found.verify("exception")
+        assert found[0].data.dtype.newbyteorder("=") == dtype
+        np.testing.assert_array_equal(found[0].data, samples if channels > 1 else samples[0])
+
+
+def test_fits_keeps_its_header(scene, tmp_path):
+    from astropy.io import fits
+
+    old = fits.ImageHDU(tifffile.imread(scene / "in.tif"))
+    old.header["CRVAL1"], old.header["OBJECT"] = 12.5, "M 13"
+    old.header.add_history("flat field")
+    fits.HDUList([fits.PrimaryHDU(), old]).writeto(tmp_path / "in.fits")
+    restore_large(settings(scene, picture=str(tmp_path / "in.fits")), tmp_path / "out.fits", side=256)
+    with fits.open(tmp_path / "out.fits") as found:
+        assert (found[0].header["CRVAL1"], found[0].header["OBJECT"]) == (12.5, "M 13")
+        assert list(found[0].header["HISTORY"]) == ["flat field", "restored with pnpladmm, in parts"]
+        assert found[0].data.shape == (160, 300)
+        assert found[0].data.dtype == np.uint16
+
+
+def test_tiff_keeps_profile_and_resolution(scene, tmp_path):
+    colour = np.stack([tifffile.imread(scene / "in.tif")] * 3, -1)
+    profile = bytes(range(128))
+    options = {"iccprofile": profile, "resolution": (300, 200), "resolutionunit": "INCH"}
+    tifffile.imwrite(tmp_path / "in.tif", colour, tile=(64, 64), photometric="rgb", **options)
+    restore_large(settings(scene, picture=str(tmp_path / "in.tif")), tmp_path / "out.tif", side=256)
+    with tifffile.TiffFile(tmp_path / "out.tif") as file:
+        page = file.pages[0]
+        assert page.shape == colour.shape
+        assert page.tags["InterColorProfile"].value == profile
+        assert page.resolution == (300, 200)
+        assert int(page.tags["ResolutionUnit"].value) == 2
 
 
 def test_hot_pixels_are_found_as_in_memory(scene, tmp_path):
@@ -236,7 +281,7 @@ def test_files_are_read_in_parts(scene):
             assert source.shape == (1, 160, 300)
             np.testing.assert_array_equal(source.read((30, 120), (200, 300))[0], samples[30:120, 200:])
     with open_source(scene / "ome.zarr") as source:
-        assert source.pixel_size == (0.5, 0.25)
+        assert source.beside.pixel_size == (0.5, 0.25)
 
 
 def test_bad_input_is_one_line(scene, tmp_path):
@@ -246,7 +291,7 @@ def test_bad_input_is_one_line(scene, tmp_path):
         assert "\n" not in str(error.value)
 
     refused("no such file", picture=str(tmp_path / "none.zarr"))
-    refused("give .zarr, .tif or .npy", output="bad.webp")
+    refused("give .zarr, .tif, .fits or .npy", output="bad.webp")
     refused("needs? the whole picture", denoiser="tv")
     refused("side of at least", side=100)
     cut = tmp_path / "cut.tif"

@@ -15,7 +15,8 @@ from pnpladmm.pictures import Picture, write_picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.pictures.samples import to_samples
-from pnpladmm.scale.source import open_source
+from pnpladmm.scale.fits_file import write_fits
+from pnpladmm.scale.source import Beside, open_source
 from pnpladmm.scale.store import TileStore, mapped, save
 from pnpladmm.tensors import InputError, one_line
 from pnpladmm.tiling.geometry import Grid, Span
@@ -25,14 +26,14 @@ CHUNK = 512
 """Side of the tiles of the files that are written."""
 SMALLEST = 512
 """A pyramid ends with the first level whose sides are both at most this."""
-PARTS = (".zarr", ".tif", ".tiff", ".npy")
-WHOLE = (".png", ".jpg", ".jpeg", ".fits", ".fit")
+PARTS = (".zarr", ".tif", ".tiff", ".fits", ".fit", ".npy")
+WHOLE = (".png", ".jpg", ".jpeg")
 
 
 def check_format(output: str | Path) -> None:
     """Refuse, before the work, an output that is not written from tiles."""
     if Path(output).suffix.lower() not in (*PARTS, *WHOLE):
-        raise InputError(f"{one_line(str(output))}: give .zarr, .tif or .npy, or .png for what fits into memory")
+        raise InputError(f"{one_line(str(output))}: give .zarr, .tif, .fits or .npy, or .png for what fits into memory")
 
 
 def assemble(
@@ -111,32 +112,36 @@ def write_output(
     store: TileStore,
     picture: Array,
     scale: float,
-    pixel_size: tuple[float, float] | None,
-    channels_last: bool = False,
+    beside: Beside,
 ) -> None:
     """Write the samples (C, H, W) in the format that the suffix names; the file appears when it is complete."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".zarr":
-        _write_zarr(path, store, picture, pixel_size)
+        _write_zarr(path, store, picture, beside.pixel_size)
     elif suffix in (".tif", ".tiff"):
-        _write_tiff(path, pyramid(store, picture), pixel_size)
+        _write_tiff(path, pyramid(store, picture), beside)
     elif suffix == ".npy":
-        save(path, np.moveaxis(picture, 0, -1) if channels_last else picture if len(picture) > 1 else picture[0])
+        save(path, np.moveaxis(picture, 0, -1) if beside.channels_last else picture if len(picture) > 1 else picture[0])
+    elif suffix in (".fits", ".fit"):
+        write_fits(path, picture, beside.header)
     else:
         raw = Raw(np.asarray(picture)[None], scale=scale, colour=colour_of(len(picture)))
         write_picture(path, Picture.from_raw(raw, path.name), allow_loss=True)
 
 
-def _write_tiff(path: Path, levels: list[Array], pixel_size: tuple[float, float] | None) -> None:
+def _write_tiff(path: Path, levels: list[Array], beside: Beside) -> None:
     """A tiled BigTIFF with the smaller levels as sub-images, the layout of OME-TIFF."""
     from tifffile import TiffWriter
 
     colour = len(levels[0]) in (3, 4) and levels[0].dtype.kind == "u"
-    extra: dict[str, Any] = {}
+    pixel_size, extra = beside.pixel_size, dict[str, Any]()
     if pixel_size is not None:
-        extra["resolution"] = (1e4 / pixel_size[1], 1e4 / pixel_size[0])
-        extra["resolutionunit"] = "CENTIMETER"
+        extra = {"resolution": (1e4 / pixel_size[1], 1e4 / pixel_size[0]), "resolutionunit": "CENTIMETER"}
+    elif beside.resolution is not None:
+        extra = {"resolution": beside.resolution[:2], "resolutionunit": beside.resolution[2]}
+    if beside.profile is not None:
+        extra["iccprofile"] = beside.profile
     options: dict[str, Any] = {
         "tile": (CHUNK, CHUNK),
         "compression": "zlib",
@@ -147,7 +152,7 @@ def _write_tiff(path: Path, levels: list[Array], pixel_size: tuple[float, float]
     described: dict[str, Any] = {"axes": "YXS" if colour else "CYX"}
     if ome and pixel_size is not None:
         described |= {"PhysicalSizeY": pixel_size[0], "PhysicalSizeX": pixel_size[1]}
-    with replacing(path) as beside, TiffWriter(beside, bigtiff=True, ome=ome) as file:
+    with replacing(path) as new, TiffWriter(new, bigtiff=True, ome=ome) as file:
         for number, level in enumerate(levels):
             shape = (*level.shape[1:], len(level)) if colour else level.shape
             file.write(

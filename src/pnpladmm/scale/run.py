@@ -63,7 +63,7 @@ def restore_large(
     settings : Settings
         Picture, blur and settings. The method is `fast`, `ladmm` or `certified`.
     output : path
-        `.zarr` (OME-Zarr) or `.tif` (tiled, with a pyramid), `.npy`; PNG, JPEG and FITS where they fit into memory.
+        `.zarr` (OME-Zarr), `.tif` (tiled, with a pyramid), `.fits`, `.npy`; PNG and JPEG where they fit into memory.
     side : int
         The longest side of a tile.
     workers : int
@@ -78,7 +78,7 @@ def restore_large(
     check_writable(Path(f"{output}.tiles") / "job.json")
     with only_writer_of(output):
         with open_source(settings.picture) as source:
-            dtype, shape, pixel_size, last = source.dtype, source.shape, source.pixel_size, source.channels_last
+            dtype, shape, beside = source.dtype, source.shape, source.beside
         decisions = decisions_for(settings)
         is_fast = settings.method == "fast"
         grid = (grid_of if is_fast else exact_grid)(settings, decisions, side)
@@ -96,7 +96,7 @@ def restore_large(
             picture = as_given(store, settings.picture)
         else:
             picture = assemble(store, grid, _offset(decisions), decisions.size, np.dtype(dtype), decisions.scale)
-        write_output(output, store, picture, decisions.scale, pixel_size, last)
+        write_output(output, store, picture, decisions.scale, beside)
         store.remove()
     notes = [f"{shape[2]}x{shape[1]} pixels in {len(grid)} tiles of up to {grid.side[1]}x{grid.side[0]}"]
     if settings.noise is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,25 @@ from pnpladmm.tensors import InputError, one_line
 
 Span = tuple[int, int]
 
+TAGS = ("InterColorProfile", "XResolution", "YResolution", "ResolutionUnit")
 LEAD = "TZSBQI"
 """Axes that a picture may have beside C, Y and X if they have one entry only."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a file says besides its samples, for the file that is written."""
+
+    pixel_size: tuple[float, float] | None = None
+    """Height and width of a pixel in micrometres."""
+    channels_last: bool = False
+    """Are the channels after rows and columns?"""
+    profile: bytes | None = None
+    """ICC profile of a TIFF file."""
+    resolution: tuple[Any, Any, int] | None = None
+    """Pixels along x and y for each unit of a TIFF file, and the unit."""
+    header: Any = None
+    """Header of a FITS image."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +49,7 @@ class Source:
     dtype: np.dtype[Any]
     read: Callable[[Span, Span], Array]
     """Samples (C, h, w) of these rows and columns, in the byte order of this machine."""
-    pixel_size: tuple[float, float] | None = None
-    """Height and width of a pixel in micrometres, where the file says."""
-    channels_last: bool = False
-    """Does the file have the channels after rows and columns?"""
+    beside: Beside = field(default_factory=lambda: Beside())
 
     @property
     def white(self) -> float | None:
@@ -107,7 +121,7 @@ def _zarr(path: Path, name: str) -> Source:
             size = float(scale[-2]), float(scale[-1])
         node = node[first["path"]]
     axes = axes or {2: "YX", 3: "CYX"}.get(len(node.shape), "TCZYX"[-len(node.shape) :])
-    return _of_array(name, node, axes, size)
+    return _of_array(name, node, axes, Beside(size))
 
 
 def _tiff(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
@@ -126,7 +140,10 @@ def _tiff(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
     zarr = optional("zarr", "reading TIFF in parts")
     array: Any = zarr.open(level.aszarr(), mode="r")
     array = array if hasattr(array, "shape") else array["0"]
-    return _of_array(name, array, level.axes, size)
+    tags = {name: tag.value for name in TAGS if (tag := level.keyframe.tags.get(name)) is not None}
+    resolution = tuple(tags.get(name) for name in TAGS[1:])
+    known = Beside(size, False, tags.get(TAGS[0]), resolution if all(resolution) else None)  # type: ignore[arg-type]
+    return _of_array(name, array, level.axes, known)
 
 
 def _fits(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
@@ -146,10 +163,11 @@ def _fits(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
             values: Array = np.asarray(section[index])
             return values
 
-    return _of_array(name, Lazy(), {2: "YX", 3: "CYX"}.get(len(found.shape), "?"))
+    beside = Beside(header=found.header.copy())
+    return _of_array(name, Lazy(), {2: "YX", 3: "CYX"}.get(len(found.shape), "?"), beside)
 
 
-def _of_array(name: str, array: Any, axes: str, size: Any = None) -> Source:
+def _of_array(name: str, array: Any, axes: str, beside: Beside | None = None) -> Source:
     """The source of an array-like with these axes."""
     axes, shape = axes.upper(), tuple(int(n) for n in array.shape)
     if len(axes) != len(shape) or "Y" not in axes or "X" not in axes:
@@ -177,4 +195,5 @@ def _of_array(name: str, array: Any, axes: str, size: Any = None) -> Source:
         values = values.transpose(order)
         return np.ascontiguousarray(values if channel is not None else values[None], dtype)
 
-    return Source(name, (channels, shape[y], shape[x]), dtype, read, size, channel is not None and channel > x)
+    beside = replace(beside or Beside(), channels_last=channel is not None and channel > x)
+    return Source(name, (channels, shape[y], shape[x]), dtype, read, beside)
