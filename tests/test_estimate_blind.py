@@ -12,6 +12,7 @@ from pnpladmm.estimate import blind
 from pnpladmm.estimate.blind_canvas import canvas_of, derivatives, divergence
 from pnpladmm.estimate.blind_field import aligned, changes, joined, windows_of
 from pnpladmm.estimate.blind_kernel import centred, cleaned, fit_kernel
+from pnpladmm.estimate.blind_refine import refined
 from pnpladmm.estimate.blind_scales import Step
 from pnpladmm.estimate.blind_window import Found
 from pnpladmm.estimate.psf_field import relative_l2
@@ -85,6 +86,25 @@ def test_the_kernel_of_known_edges_is_exact() -> None:
     # `fit_kernel` moves the centroid to the middle.
     expected = centred(torch.from_numpy(kernel)).numpy()
     assert relative_l2(found[None], expected[None])[0] < 0.02
+
+
+def test_refining_brings_back_faint_parts() -> None:
+    kernel = hook()
+    kernel[2, 4:10] = kernel[2:5, 9] = 0.007
+    kernel /= kernel.sum()
+    y = shaken(shapes(), kernel, 0.003)
+    canvas = canvas_of(torch.from_numpy(0.2 * (y - y.mean()) / y.std()).float(), torch.ones(SIZE, SIZE) > 0, 15)
+    whole = np.pad(kernel, 2)
+    faint = (whole > 0) & (whole < 0.05 * whole.max())
+    start = torch.from_numpy(np.where(faint, 0, whole) / whole[~faint].sum()).float()
+    found = refined(canvas, start).double().numpy()
+    moved = min(
+        (np.roll(found, (i, j), (0, 1)) for i in range(-3, 4) for j in range(-3, 4)),
+        key=lambda k: float(((k - whole) ** 2).sum()),
+    )
+    assert moved[faint].sum() > 0.6 * whole[faint].sum()
+    assert moved[whole == 0].sum() < 0.01
+    assert relative_l2(moved[None], whole[None])[0] < 0.2
 
 
 def test_divergence_is_the_adjoint() -> None:

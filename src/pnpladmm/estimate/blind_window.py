@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
+from pnpladmm.estimate.blind_canvas import canvas_of
+from pnpladmm.estimate.blind_refine import refined
 from pnpladmm.estimate.blind_scales import EDGES, Step, coarse_to_fine
 from pnpladmm.restoration.noise import estimate_noise
 from pnpladmm.tensors import InputError
@@ -23,6 +25,8 @@ FEWEST = 0.3
 """Share of the pixels that must have data below saturation."""
 BLOCK = 4
 """Fields along each side of the chessboard that splits the picture in two halves."""
+AT_THE_RIM = 0.01
+"""Share of the light in the outer two pixels of a kernel from which it is cut off."""
 DOUBTFUL = 0.9
 """Relative difference of kernels found apart at which the confidence is 1/2."""
 
@@ -47,7 +51,7 @@ class Found:
     @property
     def fills(self) -> bool:
         """Does the kernel reach the border of its square?"""
-        return bool(self.kernel.sum() > self.kernel[2:-2, 2:-2].sum() + 1e-6)
+        return bool(self.kernel[2:-2, 2:-2].sum() < (1 - AT_THE_RIM) * self.kernel.sum())
 
 
 def find_kernel(
@@ -64,7 +68,10 @@ def find_kernel(
         found = Found(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, 0), device=device), 0.0)
         if not found.fills:
             break
-    return Found(*_most_agreed(usual, counts, found.steps, tell, device))
+    steps, difference = _most_agreed(usual, counts, found.steps, tell, device)
+    canvas = canvas_of(torch.from_numpy(usual).to(device), torch.from_numpy(counts).to(device), side)
+    last = refined(canvas, steps[-1].kernel.to(device)).cpu()
+    return Found([*steps[:-1], Step(1.0, last)], difference)
 
 
 def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
