@@ -102,9 +102,9 @@ def test_refining_brings_back_faint_parts() -> None:
         (np.roll(found, (i, j), (0, 1)) for i in range(-3, 4) for j in range(-3, 4)),
         key=lambda k: float(((k - whole) ** 2).sum()),
     )
-    assert moved[faint].sum() > 0.6 * whole[faint].sum()
-    assert moved[whole == 0].sum() < 0.01
-    assert relative_l2(moved[None], whole[None])[0] < 0.2
+    assert moved[faint].sum() > 0.5 * whole[faint].sum()
+    assert moved[whole == 0].sum() < 0.02
+    assert relative_l2(moved[None], whole[None])[0] < 0.15
 
 
 def test_divergence_is_the_adjoint() -> None:

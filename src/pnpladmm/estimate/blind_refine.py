@@ -18,8 +18,10 @@ from pnpladmm.estimate.kernel_fit import PRIORS, fit_kernel, sums_over
 
 ROUNDS = 6
 """Edges and kernel in turn."""
-EDGES = 3e-4
-"""The weight of edges."""
+EDGES = (3e-4, 1e-4)
+"""The weight of edges in the first and the last round: more and more edges count."""
+PRIOR = PRIORS[1]
+"""Between thin lines and spots: the width of the edges that are guessed adds to that of the kernel."""
 PIXELS = 10000
 """Pixels that the kernel is fitted to."""
 LARGEST = 47
@@ -39,14 +41,14 @@ def refined(canvas: Canvas, kernel: Tensor) -> Tensor:
     pixels = np.flatnonzero(canvas.fitted.cpu().numpy())
     if len(pixels) > PIXELS:
         pixels = np.sort(np.random.default_rng(0).choice(pixels, PIXELS, replace=False))
-    for _ in range(ROUNDS):
-        latent = sharp_edges(canvas, torch.from_numpy(k).to(kernel), EDGES)
+    for weight in np.geomspace(*EDGES, ROUNDS):
+        latent = sharp_edges(canvas, torch.from_numpy(k).to(kernel), float(weight))
         across, down = (
             sums_over(u.cpu().numpy(), d.cpu().numpy(), pixels, inner)
             for u, d in zip(latent, canvas.slopes, strict=True)
         )
         sums = across.plus(down)
-        k = fit_kernel(sums, max(float(np.sqrt(max(sums.residual(k), 0.0))), 1e-6), PRIORS[0])
+        k = fit_kernel(sums, max(float(np.sqrt(max(sums.residual(k), 0.0))), 1e-6), PRIOR)
     return centred(torch.nn.functional.pad(torch.from_numpy(k).to(kernel), (cut,) * 4))
 
 

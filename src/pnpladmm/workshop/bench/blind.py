@@ -26,7 +26,7 @@ BORDER = 20
 SIDE = 512
 """Pixels of the simulated pictures, where the photograph has so many."""
 NOISE = 2
-PICTURES = 20
+PICTURES = 4
 """Simulated pictures of each kind."""
 
 
