@@ -61,18 +61,18 @@ def _conjugate_gradient(normal: Callable[[Tensor], Tensor], target: Tensor, star
     return k
 
 
-def cleaned(kernel: Tensor) -> Tensor:
+def cleaned(kernel: Tensor, smallest: float = SMALLEST, apart: float = APART) -> Tensor:
     """Without negative and small values and small parts, of sum one. A kernel without any light becomes a point."""
     from scipy.ndimage import label, sum_labels
 
     k = kernel.clamp_min(0)
-    k = k * (k >= SMALLEST * k.max())
+    k = k * (k >= smallest * k.max())
     if not bool(k.sum() > 0) or not bool(torch.isfinite(k).all()):
         return point(kernel.shape[0]).to(kernel.device)
     values = k.cpu().numpy()
     parts, count = label(values > 0, structure=np.ones((3, 3)))
     light = np.asarray(sum_labels(values, parts, np.arange(1, count + 1))) / float(k.sum())
-    weak = [i + 1 for i, share in enumerate(light) if share < APART and share < light.max()]
+    weak = [i + 1 for i, share in enumerate(light) if share < apart and share < light.max()]
     k = k * torch.from_numpy(~np.isin(parts, weak)).to(k.device)
     return k / k.sum()
 

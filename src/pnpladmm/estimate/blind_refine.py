@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pnpladmm.estimate.blind_canvas import Canvas
 from pnpladmm.estimate.blind_edges import sharp_edges
-from pnpladmm.estimate.blind_kernel import centred
+from pnpladmm.estimate.blind_kernel import centred, cleaned
 from pnpladmm.estimate.kernel_fit import PRIORS, fit_kernel, sums_over
 
 ROUNDS = 6
@@ -24,6 +24,8 @@ PRIOR = PRIORS[1]
 """Between thin lines and spots: the width of the edges that are guessed adds to that of the kernel."""
 PIXELS = 10000
 """Pixels that the kernel is fitted to."""
+FAINT = 0.01
+"""Of the largest value, and of the light: what is below it is noise after all."""
 LARGEST = 47
 """Pixels: sides beyond this take too long."""
 ROOM = 6
@@ -49,7 +51,8 @@ def refined(canvas: Canvas, kernel: Tensor) -> Tensor:
         )
         sums = across.plus(down)
         k = fit_kernel(sums, max(float(np.sqrt(max(sums.residual(k), 0.0))), 1e-6), PRIOR)
-    return centred(torch.nn.functional.pad(torch.from_numpy(k).to(kernel), (cut,) * 4))
+    whole = torch.nn.functional.pad(torch.from_numpy(k).to(kernel), (cut,) * 4)
+    return centred(cleaned(whole, FAINT, FAINT))
 
 
 def _side_of_light(kernel: Tensor) -> int:
