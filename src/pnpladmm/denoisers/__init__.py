@@ -15,6 +15,8 @@ from pnpladmm.denoisers.loading import check_denoiser, load_denoiser
 from pnpladmm.denoisers.quadratic import Identity, Tikhonov
 from pnpladmm.denoisers.registry import DENOISERS
 from pnpladmm.denoisers.relaxed import relaxed
+from pnpladmm.denoisers.ridge import RidgeNet
+from pnpladmm.denoisers.ridge_step import RidgeDenoiser
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.denoisers.thresholding import HardThreshold, SoftThreshold
 from pnpladmm.denoisers.tv import TotalVariation
@@ -27,6 +29,8 @@ __all__ = [
     "Identity",
     "LightNet",
     "Promise",
+    "RidgeDenoiser",
+    "RidgeNet",
     "SmoothUNet",
     "SoftThreshold",
     "Tikhonov",

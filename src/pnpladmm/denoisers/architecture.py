@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from pnpladmm.tensors import InputError
@@ -29,6 +30,8 @@ class Network(nn.Module, ABC):
     """Does its denoiser subtract the gradient of `1/2 ||R||^2`? Training then penalises the Hessian's eigenvalues."""
     shipped_bytes_per_pixel: ClassVar[float] = 1000.0
     """The memory of a call with the shipped widths, in float32, for each pixel; measured on a CPU."""
+    file_precision: ClassVar[torch.dtype] = torch.float16
+    """What its weights are written in."""
     channels: int
 
     @property
@@ -58,6 +61,10 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def fitting(cls, tensors: Tensors, source: str) -> Self:
         """A network of the sizes that these tensors have; names and shapes are compared later."""
+
+    def finished(self) -> Mapping[str, Tensor]:
+        """The weights that a training writes."""
+        return self.state_dict()
 
     def check(self, source: str) -> None:
         """Refuse weights that fit but have no meaning."""

@@ -15,6 +15,8 @@ from pnpladmm.denoisers.building import build_network, read_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import SIGMA_MAX, NetworkDenoiser
 from pnpladmm.denoisers.registry import DENOISERS
+from pnpladmm.denoisers.ridge import RidgeNet
+from pnpladmm.denoisers.ridge_step import RidgeDenoiser
 from pnpladmm.denoisers.shipped import SHIPPED, weight_files
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensor_files import SUFFIXES, read_tensors
@@ -29,9 +31,10 @@ def load_denoiser(
     Parameters
     ----------
     name : str or Path
-        A shipped network (`light`, `drunet`, `prox-drunet`), a classical prior (`tv`, `soft`, `hard`, `tikhonov`,
-        `identity`), the name that another package registered (entry points `pnpladmm.denoisers`), or a weight file of
-        a known architecture (.safetensors, .pth, .pt). `drunet` and `prox-drunet` need the package pnpladmm-weights.
+        A shipped network (`light`, `drunet`, `prox-drunet`, `ridge`), a classical prior (`tv`, `soft`, `hard`,
+        `tikhonov`, `identity`), the name that another package registered (entry points `pnpladmm.denoisers`), or a
+        weight file of a known architecture (.safetensors, .pth, .pt). `drunet` and `prox-drunet` need the package
+        pnpladmm-weights.
     device : torch.device or str, optional
         Where a network computes: `"cuda"`; by default the CPU. Classical priors compute where the picture lies.
     precision : torch.dtype, optional
@@ -77,7 +80,7 @@ def load_network(
     scale: float = 1.0,
     promise: Promise = Promise.MMSE,
     relaxation: float | None = None,
-) -> NetworkDenoiser:
+) -> NetworkDenoiser | RidgeDenoiser:
     """Load a shipped network or a weight file (.safetensors, .pth, .pt) as a denoiser.
 
     `device` defaults to the CPU; the other parameters are those of `NetworkDenoiser`. A smooth network becomes a
@@ -92,6 +95,9 @@ def load_network(
         return GradientStepDenoiser(
             smooth, relaxation=relaxation, name=name, scale=scale, device=device, precision=precision
         )
+    ridges = {channels: net for channels, net in networks.items() if isinstance(net, RidgeNet)}
+    if ridges and relaxation is None:
+        return RidgeDenoiser(ridges, name=name, scale=scale, precision=precision)
     if relaxation is not None:
         raise InputError(f"{name_or_path}: relaxation is for gradient steps, and this network is none")
     return NetworkDenoiser(

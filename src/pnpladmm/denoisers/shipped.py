@@ -66,6 +66,11 @@ def is_gradient_step(name: str) -> bool:
     return name in SHIPPED and SHIPPED[name].architecture.is_gradient_step
 
 
+def needs_float32(name: str) -> bool:
+    """Whether the network of this name is trained, and its weights are kept, in float32."""
+    return name in SHIPPED and SHIPPED[name].architecture.file_precision == torch.float32
+
+
 def weight_files(name: str) -> dict[int, Path]:
     """The installed weight files of a shipped network, by the number of channels."""
     found = {channels: find_weights(file) for channels, file in SHIPPED[name].files.items()}

@@ -176,8 +176,9 @@ class Certified(LADMM):
     @classmethod
     def from_settings(cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None) -> LADMM:
         """From `sigma_d`, and for denoisers that are used relaxed from their `relaxation`."""
-        # Among networks only gradient steps can evaluate their prior, as leaps need. Convex priors need no leaps.
-        kind = LeapingLADMM if promise_of(denoiser) is Promise.GRADIENT_STEP else LADMM
+        # Leaps need a prior that can be evaluated. Convex priors need no leaps.
+        leaps = isinstance(denoiser, EvaluablePrior) and promise_of(denoiser) in (Promise.GRADIENT_STEP, Promise.PROX)
+        kind = LeapingLADMM if leaps else LADMM
         relaxation = torch.as_tensor(settings.get("relaxation", 1.0), dtype=torch.float64)
         used = denoiser if bool((relaxation == 1).all()) else relaxed(denoiser, relaxation)
         return kind.certified(used, problem, settings["sigma_d"])

@@ -166,6 +166,7 @@ def protocols(
     methods: Methods = "fast-8",
     only: Annotated[str, typer.Option(help="Protocols, comma-separated.")] = "levin,discs,lens,border,grey",
     out: Out = Path("results"),
+    noise: Levels = None,
     denoiser: DenoiserName = None,
     count: Count = None,
     batch: BatchSize = None,
@@ -178,8 +179,9 @@ def protocols(
     from pnpladmm.workshop.experiments.protocols import make_protocols
     from pnpladmm.workshop.experiments.protocols_page import mean_rows
 
-    setup = make_setup(out, None, denoiser, None, count, batch, device, settings, "paper", 0, False, reuse)
-    data = make_protocols(setup, chosen_methods(methods), [name.strip() for name in only.split(",")])
+    setup = make_setup(out, noise, denoiser, None, count, batch, device, settings, "paper", 0, False, reuse)
+    names = [name.strip() for name in only.split(",")]
+    data = make_protocols(setup, chosen_methods(methods), names, setup.noise if noise else None)
     for row in mean_rows(data):
         title, method = data["titles"][row["protocol"]], data["methods"][row["method"]]
         typer.echo(f"{title:36}{method:22}noise {row['noise']:<6g}{row['psnr_observed']:7.2f} ->{row['psnr']:7.2f} dB")

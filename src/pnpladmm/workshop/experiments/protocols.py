@@ -196,14 +196,16 @@ def _pixels_in(file: Path) -> Array:
     return read_pixels(file)[0]
 
 
-def make_protocols(setup: Setup, methods: Sequence[Compared], names: Sequence[str]) -> dict[str, Any]:
-    """Score every method on every protocol; write `protocols.json` and the page."""
+def make_protocols(
+    setup: Setup, methods: Sequence[Compared], names: Sequence[str], noise: Sequence[float] | None = None
+) -> dict[str, Any]:
+    """Score every method on every protocol, at its noise levels or those given; write `protocols.json` and the page."""
     if unknown := [name for name in names if name not in PROTOCOLS]:
         raise InputError(f"protocol {unknown[0]!r}: choose among {', '.join(PROTOCOLS)}")
     units = [
         _unit(Run(setup, scenes, method, scenes.noise), name, kernel)
         for name in names
-        for kernel, scenes in _scenes(setup, PROTOCOLS[name])
+        for kernel, scenes in _scenes(setup, PROTOCOLS[name], noise)
         for method in methods
     ]
     found: dict[tuple[str, str, str, float], list[dict[str, Any]]] = {}
@@ -225,12 +227,12 @@ def make_protocols(setup: Setup, methods: Sequence[Compared], names: Sequence[st
     return data
 
 
-def _scenes(setup: Setup, protocol: Protocol) -> Iterator[tuple[str, Scenes]]:
+def _scenes(setup: Setup, protocol: Protocol, levels: Sequence[float] | None) -> Iterator[tuple[str, Scenes]]:
     """Batches, with the name of their kernel."""
     groups = chosen_pictures(protocol, setup.count)
     most = setup.batch or (GPU_BATCH if setup.where.type == "cuda" else 1)
     for name, kernel in protocol.kernels().items():
-        for noise in protocol.noise:
+        for noise in levels or protocol.noise:
             for group in groups:
                 for i in range(0, len(group), most):
                     sources = tuple(group[i : i + most])

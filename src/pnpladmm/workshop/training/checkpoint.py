@@ -26,9 +26,11 @@ def checkpoint_path(out: Path) -> Path:
     return out.with_name(out.stem + ".checkpoint.safetensors")
 
 
-def write_weights(path: Path, state: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
-    """Write weights in half precision, with their card inside (metadata "card") and beside them as JSON."""
-    write_tensors(path, {key: value.half() for key, value in state.items()}, {"card": json.dumps(card)})
+def write_weights(
+    path: Path, state: Mapping[str, Tensor], card: Mapping[str, Any], precision: torch.dtype = torch.float16
+) -> None:
+    """Write weights, usually in half precision, with their card inside (metadata "card") and beside them as JSON."""
+    write_tensors(path, {key: value.to(precision) for key, value in state.items()}, {"card": json.dumps(card)})
     write_text(path.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
 
 

@@ -78,7 +78,7 @@ def run(
     context: typer.Context,
     data: Data,
     out: Out,
-    network: Annotated[str, _option("light, drunet or prox-drunet.")] = Plan.network,
+    network: Annotated[str, _option("light, drunet, prox-drunet or ridge.")] = Plan.network,
     channels: Annotated[int, _option("3 for colour, 1 for grey.")] = Plan.channels,
     minutes: Minutes = None,
     steps: Steps = None,
@@ -94,7 +94,7 @@ def run(
     seed: Seed = Plan.seed,
     device: Device = Plan.device,
     precision: Annotated[
-        str | None, _option("Default: float32 on CPUs; on GPUs float16, prox-drunet bfloat16.")
+        str | None, _option("Default: float32 on CPUs; on GPUs float16, prox-drunet bfloat16, ridge float32.")
     ] = None,
     compile_network: Compiled = None,
     start: Annotated[Path | None, _option("Weight file to begin with.")] = None,
@@ -121,12 +121,13 @@ def run(
     ] = Penalty.begin,
 ) -> None:
     """Train a denoiser on a folder of pictures. Give --minutes, --steps or both; a killed training is resumed."""
-    from pnpladmm.denoisers.shipped import is_gradient_step
+    from pnpladmm.denoisers.shipped import is_gradient_step, needs_float32
     from pnpladmm.workshop.training.loop import train
 
     given = dict(context.params)  # the names above are the fields of Plan, and with `penalty_` those of Penalty
     penalty = {name: given.pop(name) for name in list(given) if name.startswith("penalty_")}
-    _complete(given, half="bfloat16" if is_gradient_step(network) else "float16")
+    half = "bfloat16" if is_gradient_step(network) else "float32" if needs_float32(network) else "float16"
+    _complete(given, half=half)
     given["widths"] = whole_numbers("--widths", widths) if widths is not None else None
     given["penalty"] = Penalty(**{name.removeprefix("penalty_"): value for name, value in penalty.items()})
     train(Plan(**given), lambda progress: typer.echo(str(progress)))

@@ -213,12 +213,12 @@ class Training:
         if plan.validation is not None:
             psnr = self._validate()
             report(Progress(self.step, self.seconds, 1.0, self.loss, 0.0, 0.0, psnr, self._note()))
-            write_weights(plan.out, self.average.network.state_dict(), self.card())
+            self._write_weights()
         return self.card()
 
     def save(self) -> None:
         """Write the averaged weights with their card, and the checkpoint."""
-        write_weights(self.plan.out, self.average.network.state_dict(), self.card())
+        self._write_weights()
         numbers = {
             "step": float(self.step),
             "seconds": self.seconds,
@@ -228,6 +228,10 @@ class Training:
         if self.scaler.is_enabled():
             numbers["loss_scale"] = self.scaler.get_scale()
         write_checkpoint(checkpoint_path(self.plan.out), self._parts, numbers, self.extra)
+
+    def _write_weights(self) -> None:
+        network = self.average.network
+        write_weights(self.plan.out, network.finished(), self.card(), network.file_precision)
 
     def _snapshot(self) -> dict[str, Tensor]:
         return deepcopy(self.average.network.state_dict())
@@ -290,4 +294,8 @@ def train(plan: Plan, progress: Callable[[Progress], None] | None = None) -> dic
             from pnpladmm.workshop.training.gradient_step import GradientStepTraining
 
             return GradientStepTraining(plan).run(progress)
+        if plan.is_ridge:
+            from pnpladmm.workshop.training.ridge import RidgeTraining
+
+            return RidgeTraining(plan).run(progress)
         return Training(plan).run(progress)

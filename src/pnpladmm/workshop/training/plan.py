@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pnpladmm.denoisers.shipped import is_gradient_step
+from pnpladmm.denoisers.shipped import is_gradient_step, needs_float32
 from pnpladmm.tensors import InputError
 
 
@@ -101,10 +101,12 @@ class Plan:
                 raise InputError(f"{name} = {getattr(self, name)}: give a share between 0 and 1")
         if self.soft_chroma and self.channels == 1:
             raise InputError(f"soft_chroma = {self.soft_chroma}: grey pictures have no colour; leave it out")
-        optimizers = ("adamw",) if self.is_gradient_step else ("adamw", "muon")
+        optimizers = ("adamw",) if self.is_gradient_step or self.is_ridge else ("adamw", "muon")
         if self.optimizer not in optimizers:
             raise InputError(f"optimizer = {self.optimizer}, network {self.network}: give {' or '.join(optimizers)}")
-        precisions = ("float32", "bfloat16") if self.is_gradient_step else ("float32", "float16", "bfloat16")
+        precisions: tuple[str, ...] = ("float32", "float16", "bfloat16")
+        if self.is_gradient_step or self.is_ridge:
+            precisions = ("float32", "bfloat16") if self.is_gradient_step else ("float32",)
         if self.precision not in precisions:
             raise InputError(f"precision = {self.precision}, network {self.network}: give {' or '.join(precisions)}")
         if self.out.suffix != ".safetensors":
@@ -114,6 +116,11 @@ class Plan:
     def is_gradient_step(self) -> bool:
         """Is the network trained as a gradient step, with the penalty?"""
         return is_gradient_step(self.network)
+
+    @property
+    def is_ridge(self) -> bool:
+        """Is the network one whose curvature is bounded by its weights?"""
+        return needs_float32(self.network)
 
     @property
     def largest_crop(self) -> int:

@@ -80,4 +80,4 @@ def write_into_card(weights: Path, entries: dict[str, Any], relaxation: float | 
     if relaxation is not None:
         card["relaxation"] = relaxation
         tensors["relaxation"] = torch.tensor(relaxation)
-    write_weights(weights, tensors, card)
+    write_weights(weights, tensors, card, next(iter(tensors.values())).dtype)
