@@ -11,7 +11,7 @@ import torch
 
 import pnpladmm as pl
 from lies.cases import case
-from lies.truth import bad_words, untrue
+from lies.truth import bad_words, is_hidden, untrue
 
 
 def judged(seed: int) -> tuple[str, list[str], str]:
@@ -25,7 +25,8 @@ def judged(seed: int) -> tuple[str, list[str], str]:
         return "refused", bad_words(error), f"{words}: {error}"
     except Exception as error:
         return "exception", [f"{type(error).__name__}: {str(error)[:200]}"], words
-    return f"{result.status.label}, {result.certificate.level.value}", untrue(one, result), words
+    hidden = " if the denoiser keeps a promise that it breaks" if is_hidden(one, result) else ""
+    return f"{result.status.label}, {result.certificate.level.value}{hidden}", untrue(one, result), words
 
 
 def main() -> int:

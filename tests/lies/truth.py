@@ -51,10 +51,16 @@ def _certificate(case: Case, result: pl.Result) -> list[str]:
     level, found = certificate.level, []
     if status.failed:
         found.append(f"{level.value} beside {status.label}")
-    if case.drawn.acted and case.drawn.true not in STRONGER.get(level, tuple(pl.Promise)):
+    # A lie that the run does not contradict may stay hidden; then the certificate has to say that it rests on it.
+    trusted = "if the denoiser is what it promises" in certificate.statement
+    if not trusted and case.drawn.acted and case.drawn.true not in STRONGER.get(level, tuple(pl.Promise)):
         found.append(f"{level.value}, but the denoiser lies: {case.drawn.name}")
     found += _constants(case, level)
-    if case.drawn.steady and _size(_further(case, result)[-1]) > LARGE * max(_size(result.image), 1):
+    if (
+        case.drawn.steady
+        and level in STRONGER
+        and _size(_further(case, result)[-1]) > LARGE * max(_size(result.image), 1)
+    ):
         found.append(f"{level.value}, but the run grows without bound")
     return found
 
@@ -148,6 +154,12 @@ def _natural(case: Case, H: np.ndarray[Any, Any]) -> float:
     inverse = np.linalg.solve(H.T @ H + 1e-4 * strongest**2 * np.eye(H.shape[1]), H.T @ y)
     first = case.start if isinstance(case.start, Tensor) else None
     return max(float(np.linalg.norm(inverse)), 0.0 if first is None else float(first.norm()), 1e-12)
+
+
+def is_hidden(case: Case, result: pl.Result) -> bool:
+    """Is there a certificate although the denoiser lies?"""
+    level = result.certificates[0].level
+    return case.drawn.acted and case.drawn.true not in STRONGER.get(level, tuple(pl.Promise))
 
 
 def bad_words(error: pl.InputError) -> list[str]:

@@ -106,6 +106,15 @@ def promise_of(denoiser: object) -> Promise:
     return promise if isinstance(promise, Promise) else Promise.NONE
 
 
+def is_on_trust(denoiser: object) -> bool:
+    """Is what it promises only said by its user? What this package has itself keeps its promise by construction."""
+    inner = getattr(denoiser, "denoiser", None)
+    if inner is not None:
+        return is_on_trust(inner)
+    ours = type(denoiser).__module__.startswith("pnpladmm.")
+    return bool(getattr(denoiser, "promise_is_stated", not ours))
+
+
 def name_of(denoiser: object) -> str:
     """The name of a denoiser, under which its settings are kept and reports list it."""
     name = getattr(denoiser, "name", "") or getattr(denoiser, "__name__", "")

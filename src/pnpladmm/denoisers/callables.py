@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from pnpladmm.tensors import InputError, PerPicture, type_words
 
 class CallableDenoiser:
     """A user's `function(x, sigma)` with the promise that its user states for it."""
+
+    promise_is_stated: ClassVar[bool] = True
 
     def __init__(
         self, function: Callable[[Tensor, Any], Tensor], promise: Promise = Promise.NONE, name: str = ""

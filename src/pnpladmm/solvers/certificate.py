@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.base import Promise, is_on_trust
 from pnpladmm.solvers.contradictions import Seen, column, rise
 from pnpladmm.tensors import PerPicture
 
@@ -31,7 +31,8 @@ class Level(Enum):
     Attributes
     ----------
     PROVED
-        The denoiser is a proximal operator by construction, and the constants satisfy the theorem.
+        The denoiser is a proximal operator by construction, or its user says so, and the constants satisfy the theorem.
+        What a user says is tried on small pictures, and the statement says that it rests on it.
     CONVEX
         The prior is convex, and the constants satisfy the weaker conditions that this needs.
     CHECKED
@@ -171,6 +172,8 @@ def certify(
     advice = problem.data_term.advice(problem.observed)
     seen = seen or Seen()
     claims = [_claim(theorem, method.promise, history, i, advice, seen) for i in range(problem.pictures)]
+    if is_on_trust(getattr(method, "denoiser", None)):
+        claims = [_on_trust(claim) for claim in claims]
     if all(claim.level is Level.OUTSIDE for claim in claims) or not len(history):
         return tuple(claims)
     broken = seen.of_promise(method)
@@ -178,6 +181,13 @@ def certify(
         _withdrawn(claim, (broken[i],)) if broken and broken[i] and claim.level is not Level.OUTSIDE else claim
         for i, claim in enumerate(claims)
     )
+
+
+def _on_trust(claim: Certificate) -> Certificate:
+    """The claim with the condition that the denoiser is what its user says. What it shows of itself is tried later."""
+    if claim.level not in (Level.PROVED, Level.CONVEX):
+        return claim
+    return replace(claim, statement=f"if the denoiser is what it promises to be: {claim.statement}")
 
 
 def weakest(certificates: Sequence[Certificate]) -> Certificate:
