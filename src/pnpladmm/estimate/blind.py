@@ -13,7 +13,7 @@ from pnpladmm.blur import Blur, Estimate
 from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate.blind_field import TRUSTED, Windows, aligned, changes, joined, windows_of
 from pnpladmm.estimate.blind_scales import Step
-from pnpladmm.estimate.blind_window import DOUBTFUL, Found, find_kernel
+from pnpladmm.estimate.blind_window import DOUBTFUL, Found, expected_error, find_kernel
 from pnpladmm.estimate.drawings import tiles
 from pnpladmm.estimate.psf_field import blur_of_grid, uniform_blur
 from pnpladmm.estimate.scene import Scene, check_side
@@ -31,8 +31,6 @@ LARGEST = 512
 """Pixels: one kernel is found in a part of the picture of at most this side, that with the most edges."""
 POINT = 0.8
 """Of the light within a pixel of the centre: the kernel is a point."""
-COMMON = 0.3
-"""The relative error of a blind kernel whose halves agree: restorations of real shake are best with it."""
 FIELDS = ("auto", "one", "grid")
 
 
@@ -160,6 +158,8 @@ def _share_in_the_middle(kernel: Array) -> float:
 
 
 def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
+    if not one.sharpens:
+        raise _nothing_helps(scene)
     kernel = one.kernel.double().numpy()
     warnings = _warnings(one, kernel)
     if one.difference > DOUBTFUL:
@@ -177,10 +177,18 @@ def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
         figures={"The kernel from coarse to fine": _drawn(one.steps)},
     )
     blur = uniform_blur(kernel, scene.size, "the picture alone, one kernel")
-    return blur.noted(_note(one), *notes, uncertainty=_uncertainty(one.difference), estimate=estimate)
+    return blur.noted(_note(one), *notes, uncertainty=expected_error(one.difference), estimate=estimate)
+
+
+def _nothing_helps(scene: Scene) -> InputError:
+    return InputError(
+        f"{scene.name}: no blur was found that makes it sharper: it shows too few clear edges, or no shake"
+    )
 
 
 def _varying(scene: Scene, windows: Windows, field: Field, one: Found, words: str) -> Blur:
+    if not field.confidence.any():
+        raise _nothing_helps(scene)
     nearness = windows.nearness()
     kernels = joined(field.kernels, field.confidence, nearness)
     warnings = _warnings(one, kernels.mean(0))
@@ -198,13 +206,8 @@ def _varying(scene: Scene, windows: Windows, field: Field, one: Found, words: st
         warnings=tuple(warnings),
         figures={"The kernel of the whole picture from coarse to fine": _drawn(one.steps)},
     )
-    error = _uncertainty(float(np.median(field.differences)))
+    error = expected_error(float(np.median(field.differences)))
     return blur.noted(_note(one), words, uncertainty=error, estimate=estimate)
-
-
-def _uncertainty(difference: float) -> float:
-    """The expected relative error: that of the two halves, and what both have in common."""
-    return float(np.hypot(difference / 3, COMMON))
 
 
 def _warnings(one: Found, kernel: Array) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate.blind_canvas import canvas_of
+from pnpladmm.estimate.blind_check import sharpens
 from pnpladmm.estimate.blind_refine import refined
 from pnpladmm.estimate.blind_scales import EDGES, Step, coarse_to_fine
 from pnpladmm.restoration.noise import estimate_noise
@@ -31,12 +32,18 @@ DOUBTFUL = 0.9
 """Relative difference of kernels found apart at which the confidence is 1/2."""
 
 
+COMMON = 0.3
+"""The relative error of a blind kernel whose halves agree: restorations of real shake are best with it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """The kernels of all scales, and how much the last one differs from others that were found apart (relative l2)."""
 
     steps: list[Step]
     difference: float
+    sharpens: bool = True
+    """The picture restored with the kernel looks better than it was."""
 
     @property
     def kernel(self) -> Tensor:
@@ -45,8 +52,8 @@ class Found:
 
     @property
     def confidence(self) -> float:
-        """1 where all say the same, 1/2 where they differ by `DOUBTFUL`."""
-        return 1 / (1 + (self.difference / DOUBTFUL) ** 2)
+        """1 where all say the same, 1/2 where they differ by `DOUBTFUL`; 0 where the kernel does not help."""
+        return 1 / (1 + (self.difference / DOUBTFUL) ** 2) if self.sharpens else 0.0
 
     @property
     def fills(self) -> bool:
@@ -71,7 +78,13 @@ def find_kernel(
     steps, difference = _most_agreed(usual, counts, found.steps, tell, device)
     canvas = canvas_of(torch.from_numpy(usual).to(device), torch.from_numpy(counts).to(device), side)
     last = refined(canvas, steps[-1].kernel.to(device)).cpu()
-    return Found([*steps[:-1], Step(1.0, last)], difference)
+    better = sharpens(picture, counts, last.double().numpy(), expected_error(difference), device)
+    return Found([*steps[:-1], Step(1.0, last)], difference, better)
+
+
+def expected_error(difference: float) -> float:
+    """The expected relative error of a kernel: that of those found apart, and what all have in common."""
+    return float(np.hypot(difference / 3, COMMON))
 
 
 def _of_usual_contrast(name: str, picture: Array, counts: Array) -> Array:
