@@ -13,7 +13,7 @@ from pnpladmm.blur import Blur, Estimate
 from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate.blind_field import TRUSTED, Windows, aligned, changes, joined, windows_of
 from pnpladmm.estimate.blind_scales import Step
-from pnpladmm.estimate.blind_window import DOUBTFUL, Found, expected_error, find_kernel
+from pnpladmm.estimate.blind_window import DOUBTFUL, Found, expected_error, find_kernel, finished
 from pnpladmm.estimate.drawings import tiles
 from pnpladmm.estimate.psf_field import blur_of_grid, uniform_blur
 from pnpladmm.estimate.scene import Scene, check_side
@@ -68,15 +68,19 @@ class Blind(Way):
         windows = windows_of(scene.size) if self.field != "one" else None
         if windows is None and self.field == "grid":
             raise InputError(f"field = grid: {scene.size[0]}x{scene.size[1]} pixels are too few for several windows")
-        one = _one(scene, self._sides(scene), tell, 0.3 if windows else 1.0)
+        one = _one(scene, self._sides(scene), tell, 0.2 if windows else 0.9)
         if windows is None:
             return _uniform(scene, one, ())
-        field = _field(scene, windows, one, tell)
+        found = _in_windows(scene, windows, one, tell)
+        field = _field(found, windows, one)
         median, significant = changes(field.kernels, field.differences, windows.nearness())
         words = f"kernels of {len(field.kernels)} windows differ by {100 * median:.0f} % (median)"
         if self.field == "auto" and not significant:
             return _uniform(scene, one, (f"{words}, not more than their errors: one kernel was taken",))
-        return _varying(scene, windows, field, one, words)
+        for number, each in enumerate(found):
+            tell(f"window {number + 1} of {len(found)}, refined", 0.8 + 0.2 * number / len(found))
+            found[number] = each and _finished(scene, windows.box(number, scene.size), each)
+        return _varying(scene, windows, _field(found, windows, one), one, words)
 
     def _sides(self, scene: Scene) -> tuple[int, ...]:
         most = (min(scene.size) // SHARE - 1) // 2 * 2 + 1
@@ -101,10 +105,17 @@ class Field:
 
 def _one(scene: Scene, sides: tuple[int, ...], tell: Tell, share: float) -> Found:
     """One kernel, from the part of the picture that has the most edges."""
-    rows, columns = _best_part(scene)
-    counts = scene.valid & ~scene.saturated
     report = partial(_tell_share, tell, "kernel", 0, share)
-    return find_kernel(scene.name, scene.grey[rows, columns], counts[rows, columns], sides, report, scene.device)
+    return find_kernel(scene.name, *_part(scene, _best_part(scene)), sides, report, scene.device)
+
+
+def _finished(scene: Scene, box: tuple[slice, slice], found: Found) -> Found:
+    return finished(scene.name, *_part(scene, box), found, scene.device)
+
+
+def _part(scene: Scene, box: tuple[slice, slice]) -> tuple[Array, Array]:
+    """The grey values of a part of the picture, and which of them count."""
+    return scene.grey[box], (scene.valid & ~scene.saturated)[box]
 
 
 def _tell_share(tell: Tell, what: str, start: float, length: float, share: float) -> None:
@@ -125,18 +136,27 @@ def _best_part(scene: Scene) -> tuple[slice, slice]:
     return slice(int(row), int(row) + high), slice(int(column), int(column) + wide)
 
 
-def _field(scene: Scene, windows: Windows, one: Found, tell: Tell) -> Field:
-    """The kernels of all windows; where a window shows nothing, that of the whole picture with confidence 0."""
-    counts, side = scene.valid & ~scene.saturated, one.kernel.shape[0]
-    kernels, confidence, differences = [], [], []
-    whole, total = one.kernel.double().numpy(), len(windows.places)
-    whole_is_point = _share_in_the_middle(whole) > POINT
+def _in_windows(scene: Scene, windows: Windows, one: Found, tell: Tell) -> list[Found | None]:
+    """What is found in each window; None where it shows nothing."""
+    results: list[Found | None] = []
+    side, total = one.kernel.shape[0], len(windows.places)
     for number in range(total):
-        box = windows.box(number, scene.size)
-        report = partial(_tell_share, tell, f"window {number + 1} of {total}", 0.3 + 0.7 * number / total, 0.7 / total)
+        report = partial(_tell_share, tell, f"window {number + 1} of {total}", 0.2 + 0.6 * number / total, 0.6 / total)
+        picture, counts = _part(scene, windows.box(number, scene.size))
         try:
-            found = find_kernel(scene.name, scene.grey[box], counts[box], (side,), report, scene.device)
+            results.append(find_kernel(scene.name, picture, counts, (side,), report, scene.device))
         except InputError:
+            results.append(None)
+    return results
+
+
+def _field(results: list[Found | None], windows: Windows, one: Found) -> Field:
+    """The kernels of all windows; where a window shows nothing, that of the whole picture with confidence 0."""
+    kernels, confidence, differences = [], [], []
+    whole = one.kernel.double().numpy()
+    whole_is_point = _share_in_the_middle(whole) > POINT
+    for found in results:
+        if found is None:
             kernels.append(whole)
             confidence.append(0.0)
             differences.append(1.0)
@@ -158,6 +178,7 @@ def _share_in_the_middle(kernel: Array) -> float:
 
 
 def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
+    one = _finished(scene, _best_part(scene), one)
     if not one.sharpens:
         raise _nothing_helps(scene)
     kernel = one.kernel.double().numpy()

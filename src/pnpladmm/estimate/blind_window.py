@@ -75,11 +75,17 @@ def find_kernel(
         found = Found(coarse_to_fine(usual, counts, side, partial(_tell_quarter, tell, 0), device=device), 0.0)
         if not found.fills:
             break
-    steps, difference = _most_agreed(usual, counts, found.steps, tell, device)
+    return Found(*_most_agreed(usual, counts, found.steps, tell, device))
+
+
+def finished(name: str, picture: Array, counts: Array, found: Found, device: torch.device | str = "cpu") -> Found:
+    """The kernel refined, and tried: does it sharpen the picture?"""
+    usual = _of_usual_contrast(name, picture, counts)
+    side = found.kernel.shape[0]
     canvas = canvas_of(torch.from_numpy(usual).to(device), torch.from_numpy(counts).to(device), side)
-    last = refined(canvas, steps[-1].kernel.to(device)).cpu()
-    better = sharpens(picture, counts, last.double().numpy(), expected_error(difference), device)
-    return Found([*steps[:-1], Step(1.0, last)], difference, better)
+    last = refined(canvas, found.kernel.to(device)).cpu()
+    better = sharpens(picture, counts, last.double().numpy(), expected_error(found.difference), device)
+    return Found([*found.steps[:-1], Step(1.0, last)], found.difference, better)
 
 
 def expected_error(difference: float) -> float:

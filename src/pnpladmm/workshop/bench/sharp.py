@@ -20,7 +20,7 @@ from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.experiments.dataset import Sample, load_dataset
 
 NOISE = 2 / 255
-COUNT, ONE = 20, 8
+COUNT, ONE = 12, 8
 LARGE = 0.15
 SIDE = 65
 
