@@ -8,8 +8,9 @@ from pathlib import Path
 from pnpladmm.jobs.job import Job
 from pnpladmm.scale import Large, Settings, has_parts, is_zarr, restore_large
 from pnpladmm.scale.done import Tell
-from pnpladmm.scale.run import METHODS, SIDE
+from pnpladmm.scale.run import METHODS
 from pnpladmm.tensors import InputError
+from pnpladmm.tiling import read_size
 
 FROM_BYTES = 1 << 29
 """Files of more bytes than this are read in parts, where their format can be."""
@@ -43,7 +44,8 @@ def run_large(job: Job, tell: Tell | None = None) -> Large:
         job.picture, job.blur, noise, job.denoiser, job.iterations, job.strength, job.saturation, job.device,
         job.method.lower(),
     )  # fmt: skip
-    return restore_large(settings, job.output, job.tiles or SIDE, job.workers or 1, job.scheduler, tell)
+    memory = None if job.memory is None else read_size(job.memory)
+    return restore_large(settings, job.output, job.tiles, job.workers or 1, job.scheduler, tell, memory)
 
 
 class TilesBar:

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pnpladmm.denoisers import load_denoiser
+from pnpladmm.denoisers.base import bytes_per_pixel_of
 from pnpladmm.files import check_writable
 from pnpladmm.locks import only_writer_of
 from pnpladmm.scale.decisions import Decisions
@@ -22,9 +24,14 @@ from pnpladmm.scale.source import open_source
 from pnpladmm.scale.store import TileStore, digest_of
 from pnpladmm.scale.task import Settings, decisions_for, fingerprint, grid_of
 from pnpladmm.solvers import Status
+from pnpladmm.tensors import InputError
+from pnpladmm.tiling.memory import VARIABLES, gigabytes, tile_side
+from pnpladmm.tiling.plan import halo_for, least_side
 
 METHODS = ("fast", "ladmm", "certified")
 """Methods for pictures in parts."""
+PROCESS = 350 * 10**6
+"""Bytes that a process needs before it restores anything."""
 SIDE = 1024
 """The longest side of a tile, unless told otherwise."""
 
@@ -48,10 +55,11 @@ class Large:
 def restore_large(
     settings: Settings,
     output: str | Path,
-    side: int = SIDE,
+    side: int | None = SIDE,
     workers: int = 1,
     scheduler: str | None = None,
     tell: Tell | None = None,
+    memory: int | None = None,
 ) -> Large:
     """Restore a picture that need not fit into memory.
 
@@ -64,14 +72,16 @@ def restore_large(
         Picture, blur and settings. The method is `fast`, `ladmm` or `certified`.
     output : path
         `.zarr` (OME-Zarr), `.tif` (tiled, with a pyramid), `.fits`, `.npy`; PNG and JPEG where they fit into memory.
-    side : int
-        The longest side of a tile.
+    side : int, optional
+        The longest side of a tile; None where the memory decides.
     workers : int
         Processes of this machine.
     scheduler : str, optional
         Address of a Dask scheduler, whose workers see the same files under the same names.
     tell : callable, optional
         Told after each tile how many are done, how many there are, and the pixels a second.
+    memory : int, optional
+        Bytes that each worker may use.
     """
     began = time.perf_counter()
     check_format(output)
@@ -81,6 +91,8 @@ def restore_large(
             dtype, shape, beside = source.dtype, source.shape, source.beside
         decisions = decisions_for(settings)
         is_fast = settings.method == "fast"
+        if side is None:
+            side = SIDE if memory is None else side_for(settings, decisions, memory)
         grid = (grid_of if is_fast else exact_grid)(settings, decisions, side)
         digest = digest_of(
             dataclasses.asdict(settings) | {"picture": "", "blur": ""}, dataclasses.asdict(decisions), side,
@@ -108,6 +120,19 @@ def restore_large(
         )
     done = dataclasses.replace(done, notes=(*notes, *done.notes))
     return Large(settings.picture, str(output), len(grid), time.perf_counter() - began, done)
+
+
+def side_for(settings: Settings, decisions: Decisions, memory: int) -> int:
+    """The side of tiles for which a worker needs about so many bytes."""
+    denoiser = load_denoiser(settings.denoiser, settings.device)
+    side = tile_side(memory - PROCESS, 1, decisions.channels, 0, 4, denoiser, 1)
+    least = least_side(halo_for(decisions.kernel, denoiser)[0])
+    if side < least:
+        needed = PROCESS + least**2 * (12 * VARIABLES + bytes_per_pixel_of(denoiser))
+        raise InputError(
+            f"memory = {gigabytes(memory)}: a worker with this blur and denoiser needs about {gigabytes(needed)}"
+        )
+    return side
 
 
 def _offset(decisions: Decisions) -> tuple[int, int]:
