@@ -26,8 +26,8 @@ from pnpladmm.solvers.colour import ColourPlanes
 SAMPLE, SAMPLES = 256, 16
 """Side and number of the parts from which noise and colours of the whole picture are measured."""
 LARGEST_KERNEL = 1024
-ROWS = 512
-"""Rows that are read at once where the whole picture is looked at."""
+BLOCK = 512, 4096
+"""Rows and columns that are read at once where the whole picture is looked at."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def decide(picture: str, blur: str, noise: float | None, saturation: bool, detai
         known = _corner_of(blur, (height, width))
         places = _places((height, width))
         rule = _hot_rule(source, blur, places)
-        seen = [_looked_at(source, (first, min(first + ROWS, height)), width, rule) for first in range(0, height, ROWS)]
+        seen = [_looked_at(source, rows, columns, rule) for rows, columns in _blocks((height, width))]
         pixels = channels * height * width
         share = sum(look.top for look in seen) / pixels
         hot = sum(look.hot for look in seen)
@@ -161,7 +161,7 @@ def _hot_rule(source: Source, blur: str, places: list[tuple[Span, Span]]) -> Hot
 
 @dataclass(frozen=True)
 class Look:
-    """What some rows of a file hold, in its own numbers."""
+    """What a block of a file holds, in its own numbers."""
 
     largest: float
     top: int
@@ -172,9 +172,9 @@ class Look:
     without_top: tuple[float, float]
 
 
-def _looked_at(source: Source, rows: Span, width: int, rule: HotRule | None) -> Look:
-    """Look at all samples of some rows."""
-    part = source.read(rows, (0, width))
+def _looked_at(source: Source, rows: Span, columns: Span, rule: HotRule | None) -> Look:
+    """Look at all samples of a block."""
+    part = source.read(rows, columns)
     finite = np.isfinite(part) if part.dtype.kind == "f" else np.ones(part.shape, bool)
     top = part >= source.white if source.white is not None else np.zeros(part.shape, bool)
     values = torch.from_numpy(np.where(finite, part, 0).astype(np.float64))[None]
@@ -184,6 +184,12 @@ def _looked_at(source: Source, rows: Span, width: int, rule: HotRule | None) -> 
         pairs.append((float(low), float(high)) if counts.any() else (np.inf, -np.inf))
     hot = 0 if rule is None else int(rule.marks(values.float()).sum())
     return Look(float(values.abs().max()), int(top.sum()), hot, pairs[0], pairs[1])
+
+
+def _blocks(size: tuple[int, int]) -> list[tuple[Span, Span]]:
+    """Rows and columns of blocks that cover the picture."""
+    spans = [[(at, min(at + step, n)) for at in range(0, n, step)] for n, step in zip(size, BLOCK, strict=True)]
+    return [(rows, columns) for rows in spans[0] for columns in spans[1]]
 
 
 def _places(size: tuple[int, int]) -> list[tuple[Span, Span]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,12 @@ def pyramid(store: TileStore, picture: Array) -> list[Array]:
         if 0 in (height // 2, width // 2):
             break
         coarse = mapped(store.folder / f"level-{len(levels)}.npy", fine.dtype, half)
-        for first in range(0, half[1], CHUNK):
-            last = min(first + CHUNK, half[1])
-            part = fine[:, 2 * first : 2 * last, : 2 * half[2]].astype(np.float64)
-            mean = part.reshape(channels, last - first, 2, half[2], 2).mean((2, 4))
-            coarse[:, first:last] = np.rint(mean) if fine.dtype.kind in "ui" else mean
+        for top, left in product(range(0, half[1], CHUNK), range(0, half[2], 4 * CHUNK)):
+            rows, columns = min(CHUNK, half[1] - top), min(4 * CHUNK, half[2] - left)
+            part = fine[:, 2 * top : 2 * (top + rows), 2 * left : 2 * (left + columns)].astype(np.float64)
+            mean = part.reshape(channels, rows, 2, columns, 2).mean((2, 4))
+            mean = np.rint(mean) if fine.dtype.kind in "ui" else mean
+            coarse[:, top : top + rows, left : left + columns] = mean
         levels.append(coarse)
     return levels
 
