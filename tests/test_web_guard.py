@@ -72,6 +72,15 @@ def opened(client: TestClient, name: str = "a.png") -> str:
     return str(answer.json()["id"])
 
 
+def test_a_full_disk_is_one_line(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "/somewhere/secret")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", full)
+    answer = client.post("/api/projects", params={"name": "a.png"}, content=png(np.zeros((30, 40), np.uint8)))
+    assert (answer.status_code, answer.json()) == (507, {"error": "the disk did not take it: No space left on device"})
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8765", "127.0.0.1", "127.0.0.1:80", "", "127.0.0.1.evil.example:8765"]
 )

@@ -7,6 +7,8 @@ import io
 import re
 import socket
 import struct
+import subprocess
+import sys
 import time
 import zipfile
 import zlib
@@ -64,6 +66,15 @@ def test_the_server_listens_on_this_machine_alone(server: Server) -> None:
     addresses = {w[1].split(":")[0] for w in listening if w[3] == "0A" and int(w[1].split(":")[1], 16) == server.port}
     assert addresses == {"0100007F"}  # 127.0.0.1
     assert not re.search(rf":{server.port:04X} .* 0A ", Path("/proc/net/tcp6").read_text())
+
+
+def test_one_server_for_a_folder(server: Server) -> None:
+    """A second one would call the runs of the first interrupted, and remove what they wrote."""
+    command = [sys.executable, "-m", "pnpladmm", "serve", "--port", "0", "--no-browser", "--folder", str(server.folder)]
+    again = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert again.returncode != 0
+    (line,) = again.stderr.strip().splitlines()
+    assert "another pnpladmm serve is at it" in line
 
 
 def test_two_gigabytes_are_refused_unread(server: Server) -> None:
