@@ -10,6 +10,7 @@ import pnpladmm as pl
 from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate import blind
 from pnpladmm.estimate.blind_canvas import canvas_of, derivatives, divergence
+from pnpladmm.estimate.blind_check import sharpens
 from pnpladmm.estimate.blind_field import aligned, changes, joined, windows_of
 from pnpladmm.estimate.blind_kernel import centred, cleaned, fit_kernel
 from pnpladmm.estimate.blind_refine import refined
@@ -147,6 +148,19 @@ def test_a_sharp_picture_has_a_point_as_kernel_and_it_says_so() -> None:
     blur = pl.estimate_blur(shaken(shapes(), np.ones((1, 1))), "blind", side=11)
     assert blur.estimate is not None
     assert any("a point" in warning for warning in blur.estimate.warnings)
+
+
+def test_a_kernel_that_does_not_help_is_seen_and_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    y = shaken(shapes(), hook())
+    counts = np.ones((96, 96), bool)
+    assert sharpens(y[:96, :96], counts, hook(), 0.3, "cpu")
+    assert not sharpens(y[:96, :96], counts, np.full((9, 9), 1 / 81), 0.3, "cpu")
+    useless = Found([Step(1.0, torch.from_numpy(hook()).float())], 0.1, sharpens=False)
+    assert useless.confidence == 0
+    monkeypatch.setattr(blind, "find_kernel", lambda *_: useless)
+    monkeypatch.setattr(blind, "finished", lambda name, picture, counts, found, device: found)
+    with pytest.raises(pl.InputError, match="no blur was found that makes it sharper"):
+        pl.estimate_blur(y, "blind", side=11)
 
 
 def test_windows_cover_the_picture_and_lie_half_a_window_apart() -> None:
