@@ -17,6 +17,7 @@ from pnpladmm.pictures import read_picture
 from pnpladmm.places import shared_folder
 from pnpladmm.restore import restore
 from pnpladmm.simulate import simulate
+from pnpladmm.tensors import InputError
 from pnpladmm.workshop.bench.parts import Parts
 from pnpladmm.workshop.bench.report import Options, Report, Row
 from pnpladmm.workshop.bench.shaken import best_shift_psnr, turning_camera, two_objects
@@ -48,7 +49,7 @@ def run(options: Options) -> Report:
         "error ratio": lambda row: f"{row['error_ratio']:.2f}",
         "share of the gain": lambda row: f"{row['gain']:.2f}",
         "seconds": lambda row: f"{row['seconds']:.1f}",
-        "kernels": lambda row: str(row["kernels"]),
+        "kernels": lambda row: str(row["kernels"] or "none found"),
     }
     settings = {"border": BORDER, "noise": NOISE, "score": "PSNR in dB at the best shift, to a quarter of a pixel"}
     return Report("blind", "Blind estimates", columns, rows, settings, _summary(rows))
@@ -124,11 +125,14 @@ def _simulated_row(kind: str, name: str, sharp: Array, blur: Blur, seed: int, op
 
 
 def _row(kind: str, name: str, y: Array, truth: Array, known: float, options: Options) -> Row:
-    start = time.perf_counter()
-    blur = estimate_blur(y, "blind", device=options.device)
-    seconds = time.perf_counter() - start
-    blind = best_shift_psnr(_restored(y, blur, options), truth, BORDER)
     before = best_shift_psnr(_planes(y), truth, BORDER)
+    start = time.perf_counter()
+    try:
+        blur = estimate_blur(y, "blind", device=options.device)
+    except InputError:  # it says that it found none: the picture stays as it was
+        blur = None
+    seconds = time.perf_counter() - start
+    blind = before if blur is None else best_shift_psnr(_restored(y, blur, options), truth, BORDER)
     return {
         "kind": kind,
         "picture": name,
@@ -138,7 +142,7 @@ def _row(kind: str, name: str, y: Array, truth: Array, known: float, options: Op
         "error_ratio": 10 ** ((known - blind) / 10),
         "gain": (blind - before) / (known - before),
         "seconds": seconds,
-        "kernels": len(blur.kernels),
+        "kernels": 0 if blur is None else len(blur.kernels),
     }
 
 
