@@ -42,7 +42,7 @@ def assemble(
 ) -> Array:
     """The picture as samples (C, H, W) in a memory map in the folder of the store: tiles blended strip by strip."""
     channels = store.read(0).shape[0]
-    picture = mapped(store.folder / "level-0.npy", dtype, (channels, *size))
+    picture = mapped(store.folder / "level-0.part", dtype, (channels, *size))
     for first in range(0, size[0], CHUNK):
         for left in range(0, size[1], 4 * CHUNK):
             last, right = min(first + CHUNK, size[0]), min(left + 4 * CHUNK, size[1])
@@ -72,7 +72,7 @@ def as_given(store: TileStore, picture: str) -> Array:
     """The samples of the picture itself, in a memory map in the folder of the store."""
     with open_source(picture) as source:
         copy = np.lib.format.open_memmap(
-            store.folder / "level-0.npy", mode="w+", dtype=source.dtype, shape=source.shape
+            store.folder / "level-0.part", mode="w+", dtype=source.dtype, shape=source.shape
         )
         for first in range(0, source.shape[1], CHUNK):
             last = min(first + CHUNK, source.shape[1])
@@ -98,7 +98,7 @@ def pyramid(store: TileStore, picture: Array) -> list[Array]:
         half = (channels, max(1, height // 2), max(1, width // 2))
         if 0 in (height // 2, width // 2):
             break
-        coarse = mapped(store.folder / f"level-{len(levels)}.npy", fine.dtype, half)
+        coarse = mapped(store.folder / f"level-{len(levels)}.part", fine.dtype, half)
         for top, left in product(range(0, half[1], CHUNK), range(0, half[2], 4 * CHUNK)):
             rows, columns = min(CHUNK, half[1] - top), min(4 * CHUNK, half[2] - left)
             part = fine[:, 2 * top : 2 * (top + rows), 2 * left : 2 * (left + columns)].astype(np.float64)
