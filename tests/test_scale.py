@@ -155,7 +155,16 @@ def test_a_wrong_psf_or_noise_has_the_same_consequences_as_in_memory(scene, tmp_
         np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), tifffile.imread(scene / "in.tif"))
         assert done.done.warnings == whole.warnings[:1]
     else:
+        check = whole.checks[0]
+        assert done.done.residual == pytest.approx((check.size, check.correlation), rel=0.2, abs=0.05)
         assert "restored more gently" in done.done.warnings[0]
+
+
+def test_a_right_psf_is_not_doubted_in_small_parts(scene, tmp_path):
+    # What is looked at is darker and brighter than its own observation in places, but not than the whole picture.
+    done = restore_large(settings(scene, iterations=8), tmp_path / "out.npy", side=192)
+    assert done.noise == 0.01
+    assert done.done.warnings == ()
 
 
 def test_finished_tiles_are_kept_and_a_damaged_one_is_made_again(scene, expected):

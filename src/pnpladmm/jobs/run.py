@@ -156,10 +156,14 @@ def _run_in_parts(job: Job, progress: bool) -> Outcome:
         noise_words=f"noise {level:.2f} of 255",
         iterations=found.iterations,
         seconds=round(done.seconds, 2),
-        residual=[],
+        residual=[] if found.residual is None else [_residual(*found.residual)],
         warnings=list(found.warnings),
         notes=list(found.notes),
     )
+
+
+def _residual(size: float, correlation: float) -> dict[str, float]:
+    return {"size": round(size, 4), "correlation": round(correlation, 4)}
 
 
 def least_size(picture: Picture, path: str) -> int:
@@ -199,7 +203,7 @@ def _outcome(job: Job, restored: Restoration, notes: tuple[str, ...]) -> Outcome
         noise_words=_noisiest(restored).words(unit_of(restored.before)),
         iterations=len(history),
         seconds=round(float(history.seconds[-1]), 2) if len(history) else 0.0,
-        residual=[{"size": round(c.size, 4), "correlation": round(c.correlation, 4)} for c in restored.checks],
+        residual=[_residual(c.size, c.correlation) for c in restored.checks],
         warnings=list(restored.warnings),
         notes=[*restored.notes, *notes],
     )

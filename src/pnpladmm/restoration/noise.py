@@ -107,7 +107,7 @@ def check_residual(problem: Problem, image: Tensor, is_white: Sequence[bool] = (
     white = (y - mean) * precision.double().sqrt()
     valid = (precision > 0).double().expand_as(white)
     kinds = is_white or [True] * len(y)
-    return tuple(_check(w, v, kind) for w, v, kind in zip(white, valid, kinds, strict=True))
+    return tuple(check_white(w, v, kind) for w, v, kind in zip(white, valid, kinds, strict=True))
 
 
 def _check_in_strips(problem: Problem, image: Tensor, is_white: Sequence[bool]) -> tuple[ResidualCheck, ...]:
@@ -143,7 +143,8 @@ def _check_in_strips(problem: Problem, image: Tensor, is_white: Sequence[bool]) 
     return tuple(found)
 
 
-def _check(white: Tensor, valid: Tensor, is_white: bool) -> ResidualCheck:
+def check_white(white: Tensor, valid: Tensor, is_white: bool = True) -> ResidualCheck:
+    """The check of residuals (C, H, W) in units of the noise, where `valid` is 1; planes may be parts of a picture."""
     mean = (white * valid).sum((-2, -1), keepdim=True) / valid.sum((-2, -1), keepdim=True).clamp_min(1)
     centred = (white - mean) * valid
     power = centred.square().sum() / valid.sum()

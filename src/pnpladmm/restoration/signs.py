@@ -60,13 +60,17 @@ def signs_of(problem: Problem, image: Tensor, level: Tensor) -> Signs | None:
     return signs_in(y, x, mean, counts, level)
 
 
-def signs_in(y: Tensor, x: Tensor, mean: Tensor, counts: Tensor, level: Tensor) -> Signs:
+def signs_in(
+    y: Tensor, x: Tensor, mean: Tensor, counts: Tensor, level: Tensor, ends: tuple[float, float] | None = None
+) -> Signs:
     """The signs in observations, restored pictures and `Hx`, all (B, n, h, w), where `counts`.
 
-    The n planes may be channels, and parts of a large picture.
+    The n planes may be channels, and parts of a large picture; `ends` are then its darkest and its brightest pixel.
     """
     low = torch.where(counts, y, torch.inf).amin((1, 2, 3), keepdim=True)
     high = torch.where(counts, y, -torch.inf).amax((1, 2, 3), keepdim=True)
+    if ends is not None:
+        low, high = torch.full_like(low, ends[0]), torch.full_like(high, ends[1])
     bends, inner = _laplacian(x), counts[..., 1:-1, 1:-1]
     return Signs(
         level=level.double(),

@@ -46,6 +46,8 @@ class Decisions:
     """The darkest and the brightest place of 2x2 pixels, as pixels."""
     kernel: tuple[int, int]
     """Rows and columns of the kernels."""
+    extremes: tuple[float, float] = (0.0, 1.0)
+    """The darkest and the brightest pixel that counts."""
     hot: tuple[float, float] | None = None
     """Level (as pixels) and spread of the rule for hot pixels; None where none is looked for."""
     hot_count: int = 0
@@ -83,6 +85,7 @@ class Decisions:
         return samples[(slice(None), *own)], dead[(slice(None), *own)]
 
 
+Ends = tuple[float, float]
 Detail = Callable[[Decisions, Source, Span, Span], Tensor | None]
 """What the blur removed in a part of the picture, by which the colours are mixed."""
 
@@ -101,11 +104,11 @@ def decide(picture: str, blur: str, noise: float | None, saturation: bool, detai
         hot = sum(look.hot for look in seen)
         scale = natural_scale(np.array([max(look.largest for look in seen)])) if white is None else white
         saturation = saturation and white is not None and 0 < share <= MOST_SATURATED
-        ends = [look.without_top if saturation else look.ends for look in seen]
-        darkest, brightest = min(low for low, _ in ends) / scale, max(high for _, high in ends) / scale
+        counting = [look.without_top if saturation else look.with_top for look in seen]
+        ends, extremes = (_widest([look[i] for look in counting], scale) for i in range(2))
         found = Decisions(
             (height, width), channels, scale, noise or 0.0, saturation,
-            (darkest, brightest) if darkest <= brightest else (0.0, 1.0), known.kernel_size,
+            ends, known.kernel_size, extremes,
             (float(rule.level) / scale, rule.spread) if rule is not None and 0 < hot < MOST * pixels else None, hot,
         )  # fmt: skip
         parts = [found.read(source, *place) for place in places]
@@ -168,8 +171,16 @@ class Look:
     """Samples at the largest value of an integer type."""
     hot: int
     """Hot pixels."""
-    ends: tuple[float, float]
-    without_top: tuple[float, float]
+    with_top: tuple[Ends, Ends]
+    """The darkest and brightest place of 2x2 pixels, and the darkest and brightest pixel."""
+    without_top: tuple[Ends, Ends]
+    """The same without samples at the largest value."""
+
+
+def _widest(found: list[Ends], scale: float) -> Ends:
+    """The ends of all parts together, as pixels."""
+    low, high = min(low for low, _ in found) / scale, max(high for _, high in found) / scale
+    return (low, high) if low <= high else (0.0, 1.0)
 
 
 def _looked_at(source: Source, rows: Span, columns: Span, rule: HotRule | None) -> Look:
@@ -178,12 +189,15 @@ def _looked_at(source: Source, rows: Span, columns: Span, rule: HotRule | None) 
     finite = np.isfinite(part) if part.dtype.kind == "f" else np.ones(part.shape, bool)
     top = part >= source.white if source.white is not None else np.zeros(part.shape, bool)
     values = torch.from_numpy(np.where(finite, part, 0).astype(np.float64))[None]
-    pairs = []
-    for counts in (finite, finite & ~top):
-        low, high = darkest_and_brightest(values, torch.from_numpy(counts)[None])
-        pairs.append((float(low), float(high)) if counts.any() else (np.inf, -np.inf))
-    hot = 0 if rule is None else int(rule.marks(values.float()).sum())
-    return Look(float(values.abs().max()), int(top.sum()), hot, pairs[0], pairs[1])
+    hot = torch.zeros(values.shape, dtype=torch.bool) if rule is None else rule.marks(values.float())
+    found = []
+    for counts in (torch.from_numpy(finite)[None], torch.from_numpy(finite & ~top)[None]):
+        own = values[counts & ~hot]
+        low, high = darkest_and_brightest(values, counts)
+        empty = (np.inf, -np.inf)
+        pairs = (float(low), float(high)), (float(own.min()), float(own.max())) if len(own) else empty
+        found.append(pairs if bool(counts.any()) else (empty, empty))
+    return Look(float(values.abs().max()), int(top.sum()), int(hot.sum()), found[0], found[1])
 
 
 def _blocks(size: tuple[int, int]) -> list[tuple[Span, Span]]:

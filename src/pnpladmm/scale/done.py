@@ -24,3 +24,5 @@ class Done:
     iterations: int
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    residual: tuple[float, float] | None = None
+    """Its size relative to the noise and the correlation of neighbours, where some tiles were looked at."""

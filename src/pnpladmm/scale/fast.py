@@ -44,6 +44,7 @@ class FastWork:
             iterations=self.settings.iterations or DEFAULT_CALLS,
             notes=(*notes, *([str(seams)] if seams is not None else [])),
             warnings=verdict.warnings,
+            residual=verdict.residual,
         )
 
     def _restore(self, decisions: Decisions) -> tuple[Verdict, int]:

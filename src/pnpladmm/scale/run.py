@@ -110,7 +110,8 @@ def restore_large(
             picture = assemble(store, grid, _offset(decisions), decisions.size, np.dtype(dtype), decisions.scale)
         write_output(output, store, picture, decisions.scale, beside)
         store.remove()
-    notes = [f"{shape[2]}x{shape[1]} pixels in {len(grid)} tiles of up to {grid.side[1]}x{grid.side[0]}"]
+    tiles = "one tile" if len(grid) == 1 else f"{len(grid)} tiles of up to {grid.side[1]}x{grid.side[0]}"
+    notes = [f"{shape[2]}x{shape[1]} pixels in {tiles}"]
     if settings.noise is None:
         notes.append(f"noise {255 * decisions.noise:.2f} of 255 (estimated)")
     if decisions.hot_count:

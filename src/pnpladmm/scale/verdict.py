@@ -17,6 +17,7 @@ import torch
 from pnpladmm.files import write_text
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.never_worse import REPEATS, judge, words_on
+from pnpladmm.restoration.noise import check_white
 from pnpladmm.restoration.signs import signs_in
 from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.store import TileStore, save
@@ -39,9 +40,11 @@ class Verdict:
     """How the picture is to be restored, after the look."""
 
     decisions: Decisions
-    withdrawn: bool = False
+    withdrawn: bool
     """Is the restoration likely worse than the picture itself?"""
-    warnings: tuple[str, ...] = ()
+    residual: tuple[float, float]
+    """Size and correlation of the residual in what was looked at."""
+    warnings: tuple[str, ...]
 
 
 def chosen(grid: Grid) -> list[int]:
@@ -78,11 +81,13 @@ def settle(store: TileStore, settings: Settings, decisions: Decisions, grid: Gri
     path = store.folder / FILE
     if path.is_file():
         known = json.loads(path.read_text(encoding="utf-8"))
-        return Verdict(
-            dataclasses.replace(decisions, noise=known["noise"]), known["withdrawn"], tuple(known["warnings"])
-        )
+        decisions = dataclasses.replace(decisions, noise=known["noise"])
+        return Verdict(decisions, known["withdrawn"], tuple(known["residual"]), tuple(known["warnings"]))
     found = _settled(settings, decisions, see)
-    known = {"noise": found.decisions.noise, "withdrawn": found.withdrawn, "warnings": found.warnings}
+    known = {
+        "noise": found.decisions.noise, "withdrawn": found.withdrawn, "residual": found.residual,
+        "warnings": found.warnings,
+    }  # fmt: skip
     write_text(path, json.dumps(known) + "\n")
     return found
 
@@ -94,11 +99,14 @@ def _settled(settings: Settings, decisions: Decisions, see: See) -> Verdict:
         planes = torch.from_numpy(np.concatenate(see(decisions, attempt), 1)).double()
         level = torch.tensor([decisions.noise], dtype=torch.float64)
         y, x, mean, counts = planes.unsqueeze(1)
-        verdict = judge(signs_in(y, x, mean, counts > 0, level), before, settings.strength)
+        verdict = judge(signs_in(y, x, mean, counts > 0, level, decisions.extremes), before, settings.strength)
         doubted = doubted | verdict.again
         withdrawn = doubted & verdict.worse
         if attempt == REPEATS or not bool(verdict.again):
             break
         decisions = dataclasses.replace(decisions, noise=float(verdict.level))
     after = torch.tensor([decisions.noise], dtype=torch.float64)
-    return Verdict(decisions, bool(withdrawn), words_on(before, after, doubted & ~withdrawn, withdrawn))
+    words = words_on(before, after, doubted & ~withdrawn, withdrawn)
+    check = check_white(((y - mean) / after)[0], (counts > 0)[0].double())
+    problems = () if bool(withdrawn) else check.problems
+    return Verdict(decisions, bool(withdrawn), (check.size, check.correlation), (*words, *problems))
