@@ -48,9 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plan_of(folder: Path, out: Path, **changes: object) -> InLoopPlan:
-    """A training of seconds: a network of 8 channels, scenes of 32x32, 3 calls."""
+    """A training of seconds: a network of 8 channels, scenes of 32x32, 3 calls or 2."""
     tiny = InLoopPlan(
-        data=folder, out=out, steps=8, batch=2, crop=32, calls=3, widths=(8, 8, 8), blocks=1, warmup_steps=2,
+        data=folder, out=out, steps=8, batch=2, crop=32, calls=(3, 2), widths=(8, 8, 8), blocks=1, warmup_steps=2,
         kernels=60, blurs=3, log_steps=2, checkpoint_seconds=0.0, grey=0.3,
     )  # fmt: skip
     return replace(tiny, **changes)  # type: ignore[arg-type]
@@ -62,8 +62,8 @@ def test_the_loop_in_training_is_the_shipped_loop(folder: Path, tmp_path: Path, 
     for number in range(3):
         scene = training.scene(training.pool.source.pair(0, number), 10.0, grey)
         with torch.no_grad():
-            ours = training.restored(scene)
-        row = at_noise({float(level): values for level, values in training.schedule.rows().items()}, 10.0)
+            ours = training.restored(scene, 3)
+        row = at_noise({float(level): values for level, values in training.schedules[3].rows().items()}, 10.0)
         numbers = {key: value / 255 if key in NOISE_LEVELS else value for key, value in row.items()}
         denoiser = NetworkDenoiser({3: training.network}, precision=torch.float32)
         method = Annealed.from_settings(denoiser, scene.problem, numbers, 3)
@@ -80,7 +80,7 @@ def test_a_training_learns_and_leaves_weights_with_their_settings(folder: Path, 
 
     def mean_loss() -> float:
         with torch.no_grad():
-            return sum(float(training.loss_on(scene)) for scene in scenes) / len(scenes)
+            return sum(float(training.loss_on(scene, 3)) for scene in scenes) / len(scenes)
 
     before = mean_loss()
     seen: list[Progress] = []
@@ -88,14 +88,15 @@ def test_a_training_learns_and_leaves_weights_with_their_settings(folder: Path, 
     assert mean_loss() < before - 0.3
     assert "at noise 10: sigma_d" in str(seen[-1])
     assert card["steps"] == 40
-    assert set(card["settings"]) == {"fast-3"}
-    assert card["settings"]["fast-3"] == training.schedule.rows() != MethodSchedule("light", 3).rows()
+    assert set(card["settings"]) == {"fast-3", "fast-2"}
+    assert card["settings"]["fast-2"] == training.schedules[2].rows() != MethodSchedule("light", 2).rows()
+    assert card["settings"]["fast-3"] == training.schedules[3].rows() != MethodSchedule("light", 3).rows()
     stored = json.loads(read_tensors(plan.out)[1]["card"])
     assert stored == json.loads((tmp_path / "w.json").read_text()) == card
     assert str(tmp_path) not in json.dumps(card)
     # A training that starts from these weights goes on with their schedule.
     follower = InLoopTraining(plan_of(folder, tmp_path / "v.safetensors", start=plan.out))
-    assert follower.schedule.rows() == training.schedule.rows()
+    assert follower.schedules[3].rows() == training.schedules[3].rows()
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
@@ -107,9 +108,9 @@ def test_half_precision_has_the_gradients_of_float32(folder: Path, tmp_path: Pat
         training.schedule_optimizer.step = lambda: None  # type: ignore[method-assign, assignment]
         training.schedule_optimizer.zero_grad = lambda **_: None  # type: ignore[method-assign]
         training._advance()
-        assert training.schedule.logs.grad is not None
+        assert training.schedules[3].logs.grad is not None
         weights = torch.cat([p.grad.flatten() for p in training.network.parameters() if p.grad is not None])
-        found.append((weights.double(), training.schedule.logs.grad))
+        found.append((weights.double(), training.schedules[3].logs.grad))
     for exact, half in zip(*found, strict=True):
         assert float((half - exact).norm()) < 0.2 * float(exact.norm())
 
@@ -117,7 +118,7 @@ def test_half_precision_has_the_gradients_of_float32(folder: Path, tmp_path: Pat
 def test_trained_weights_are_used_with_their_schedule(folder: Path, tmp_path: Path) -> None:
     training = InLoopTraining(plan_of(folder, tmp_path / "w.safetensors"))
     with torch.no_grad():
-        training.schedule.logs += 0.1
+        training.schedules[3].logs += 0.1
     training.save()
     denoiser = load_denoiser(training.plan.out)
     assert promise_of(denoiser) is Promise.NONE
@@ -125,7 +126,7 @@ def test_trained_weights_are_used_with_their_schedule(folder: Path, tmp_path: Pa
     sigma = torch.tensor([3.0, 10.0], dtype=torch.float64) / 255
     method = make_method("fast", denoiser, problem, sigma, calls=3)
     for place, noise in enumerate((3.0, 10.0)):
-        for name, value in training.schedule.at(noise).items():
+        for name, value in training.schedules[3].at(noise).items():
             assert float(getattr(method, name)[place]) == pytest.approx(
                 float(torch.as_tensor(value).detach()), rel=1e-4
             ), name
@@ -178,12 +179,12 @@ def test_pictures_that_overflow_change_no_weight(folder: Path, tmp_path: Path, b
     training = InLoopTraining(plan_of(folder, tmp_path / "w.safetensors"))
     scene = training.scene(training.pool.at(0), 10.0, False)
     scene.clean[:broken] = math.nan
-    training._loss_of_step = lambda: training.loss_on(scene)  # type: ignore[method-assign]
+    training._loss_of_step = lambda: training.loss_on(scene, 3)  # type: ignore[method-assign]
     good = [parameter.detach().clone() for parameter in training.network.parameters()]
-    schedule = training.schedule.rows()
+    schedule = training.schedules[3].rows()
     loss = float(training._advance())
     assert math.isfinite(loss) == (broken < 2)  # without any good picture it is for `run` to roll back
-    assert training.schedule.rows() == schedule
+    assert training.schedules[3].rows() == schedule
     # Only the weight decay moves them.
     for before, after in zip(good, training.network.parameters(), strict=True):
         torch.testing.assert_close(after.detach(), before, rtol=1e-6, atol=0)
@@ -217,13 +218,14 @@ def test_the_schedule_begins_with_the_settings_of_the_network_unless_others_are_
     assert shipped["light"] != shipped["drunet"]
     for named, begun in ((None, "drunet"), ("light", "light")):
         plan = plan_of(folder, tmp_path / "w.safetensors", network="drunet", widths=(8, 8, 8, 8), settings_of=named)
-        assert InLoopTraining(plan).schedule.rows() == shipped[begun]
+        assert InLoopTraining(plan).schedules[3].rows() == shipped[begun]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"calls": 1}, "calls = 1: give at least 2"),
+        ({"calls": (1,)}, "calls = 1: give different numbers of at least 2"),
+        ({"calls": (4, 4)}, "calls = 4,4: give different numbers"),
         ({"grey": 1.5}, "grey = 1.5"),
         ({"blurs": 0}, "blurs = 0"),
         ({"schedule_rate": -1.0}, "schedule_rate"),
@@ -251,7 +253,8 @@ def test_the_command_trains_and_refuses_in_one_line(folder: Path, tmp_path: Path
     assert set(card["settings"]) == {"fast-2"}
     for wrong, message in (
         ((*given, "--network", "prox-drunet"), "network = prox-drunet: "),
-        ((*given, "--calls", "1"), "calls = 1: give at least 2"),
+        ((*given, "--calls", "1"), "calls = 1: give different numbers of at least 2"),
+        ((*given, "--calls", "two"), "--calls two: give whole numbers"),
         ((*given, "--start", "nothing.safetensors"), "nothing.safetensors: no such file"),
         ((*given, "--settings-of", "nobody", "--fresh", "--grey", "2"), "grey = 2.0: "),
     ):
@@ -268,8 +271,8 @@ def test_validation_is_of_the_shipped_method(tmp_path: Path) -> None:
         tmp_path, tmp_path / "out" / "w.safetensors", validation=tmp_path, steps=1, start=weight_file("light")
     )
     card = train_in_loop(plan)
-    assert list(card["psnr"]) == ["1", "10", "20", "40"]
-    assert 15 < card["psnr"]["40"] < card["psnr"]["1"] < 60
+    assert list(card["psnr"]) == [f"{noise} ({calls} calls)" for calls in (3, 2) for noise in (1, 10, 20, 40)]
+    assert 15 < card["psnr"]["40 (3 calls)"] < card["psnr"]["1 (3 calls)"] < 60
     assert "1 pictures" in card["psnr_on"]
 
 

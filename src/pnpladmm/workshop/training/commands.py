@@ -142,7 +142,9 @@ def in_loop(
     start: Annotated[
         str | None, _option("Weight file to begin with, or the name of a network. Default: the shipped one.")
     ] = None,
-    calls: Annotated[int, _option("Denoiser calls of the annealed method.")] = InLoopPlan.calls,
+    calls: Annotated[
+        str, _option("Denoiser calls of the annealed method; with several, such as 8,4, it learns all of them.")
+    ] = "8",
     photo: Annotated[
         bool,
         _option("Photographs: JPEG, clipped, PSF and noise level a little wrong. Or both exact.", "--photo/--exact"),
@@ -185,6 +187,7 @@ def in_loop(
     given = dict(context.params)  # the names above are the fields of InLoopPlan
     _complete(given, half="float16")
     given["start"] = weight_file(start or network)
+    given["calls"] = whole_numbers("--calls", calls)
     train_in_loop(InLoopPlan(**given), lambda progress: typer.echo(str(progress)))
 
 

@@ -45,6 +45,8 @@ WEAKEST = 0.5
 EVEN_IN_LOG = 0.6
 """Share of the steps whose noise level is even in its logarithm; that of the others is even in itself."""
 FLOOR = 0.05
+FIRST_SHARE = 0.65
+"""Share of the steps with the first of several numbers of calls; the others share the rest evenly."""
 LUMA = (0.299, 0.587, 0.114)
 
 Net = Callable[[Tensor, Tensor], Tensor]
@@ -68,11 +70,12 @@ class InLoopTraining(Training):
     def __init__(self, plan: InLoopPlan) -> None:
         """As every training, with blurs and a schedule; `extra` holds the schedule, so the checkpoint does."""
         super().__init__(plan)
-        self.schedule = MethodSchedule(plan.settings_of or plan.network, plan.calls)
+        self.schedules = {calls: MethodSchedule(plan.settings_of or plan.network, calls) for calls in plan.calls}
         if plan.start is not None:
-            self._take_schedule_of_start()
-        self.schedule_optimizer = torch.optim.Adam([self.schedule.logs], plan.schedule_rate, (0.9, 0.99))
-        self._resume_schedule()
+            self._take_schedules_of_start()
+        numbers = [schedule.logs for schedule in self.schedules.values()]
+        self.schedule_optimizer = torch.optim.Adam(numbers, plan.schedule_rate, (0.9, 0.99))
+        self._resume_schedules()
         bank = KernelBank.drawn(plan.kernels, torch.Generator().manual_seed(plan.seed)).to(self.device)
         source = BlurSource(bank, plan.batch, plan.crop, self.device, plan.photo)
         self.pool = BlurPool(source, plan.seed, plan.blurs, plan.renew_steps)
@@ -95,15 +98,15 @@ class InLoopTraining(Training):
         observed, term, told = recorded(noisy, noise, (self.plan.seed, self.step, 5))
         return Scene(Problem(observed, blur.told, term), clean, told)
 
-    def restored(self, scene: Scene) -> Tensor:
-        """The picture after all calls, with gradients to the network and the schedule."""
+    def restored(self, scene: Scene, calls: int) -> Tensor:
+        """The picture after this many calls, with gradients to the network and the schedule."""
         denoise = self.denoiser_of(self._network)
-        method = Annealed.from_settings(denoise, scene.problem, self.schedule.at(scene.noise), self.plan.calls)
+        method = Annealed.from_settings(denoise, scene.problem, self.schedules[calls].at(scene.noise), calls)
         return unrolled(scene.problem, method)
 
-    def loss_on(self, scene: Scene) -> Tensor:
+    def loss_on(self, scene: Scene, calls: int) -> Tensor:
         """`log(error + FLOOR m)` on what was observed, mean over the pictures where it is finite."""
-        error = scene.problem.crop_to_observed(self.restored(scene) - scene.clean).square().mean((1, 2, 3))
+        error = scene.problem.crop_to_observed(self.restored(scene, calls) - scene.clean).square().mean((1, 2, 3))
         each = (error + FLOOR * usual_error(scene.noise)).log()
         finite = each.isfinite()
         return torch.where(finite, each, 0.0).sum() / finite.sum()
@@ -130,66 +133,74 @@ class InLoopTraining(Training):
         """On a new scene."""
         rng = np.random.default_rng((self.plan.seed, self.step, 3))
         noise = draw_noise(self.plan.seed, self.step, self.plan.strongest)
-        return self.loss_on(self.scene(self.pool.at(self.step), noise, grey=rng.random() < self.plan.grey))
+        scene = self.scene(self.pool.at(self.step), noise, grey=rng.random() < self.plan.grey)
+        return self.loss_on(scene, draw_calls(self.plan.calls, rng.random()))
 
     def _add_gradients(self) -> None:
-        """Drop what is not finite, and do the step of the schedule, whose rate falls as the network's does."""
+        """Drop what is not finite, and do the step of the schedule in use; its rate falls as the network's does."""
         for parameter in self.network.parameters():
             if parameter.grad is not None:
                 parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
-        gradient = self.schedule.logs.grad
-        if gradient is None:
-            return
         share = float(self.optimizer.param_groups[0]["lr"]) / self.plan.learning_rate
         self.schedule_optimizer.param_groups[0]["lr"] = share * self.plan.schedule_rate
-        gradient.div_(self.scaler.get_scale()).nan_to_num_(0.0, 0.0, 0.0)
+        for schedule in self.schedules.values():
+            if schedule.logs.grad is not None:
+                schedule.logs.grad.div_(self.scaler.get_scale()).nan_to_num_(0.0, 0.0, 0.0)
         self.schedule_optimizer.step()
         self.schedule_optimizer.zero_grad(set_to_none=True)
 
     def save(self) -> None:
-        """As every training, with the schedule."""
-        state = self.schedule_optimizer.state.get(self.schedule.logs, {})
-        self.extra = {"schedule": self.schedule.logs.detach()}
-        self.extra |= {f"schedule.{key}": torch.as_tensor(value, dtype=torch.float64) for key, value in state.items()}
+        """As every training, with the schedules."""
+        self.extra = {}
+        for calls, schedule in self.schedules.items():
+            state = self.schedule_optimizer.state.get(schedule.logs, {})
+            self.extra[f"schedule-{calls}"] = schedule.logs.detach()
+            for key, value in state.items():
+                self.extra[f"schedule-{calls}.{key}"] = torch.as_tensor(value, dtype=torch.float64)
         super().save()
 
-    def _resume_schedule(self) -> None:
-        """Take the schedule, and the state of its optimizer, from a checkpoint."""
+    def _resume_schedules(self) -> None:
+        """Take the schedules, and the state of their optimizer, from a checkpoint."""
         if not self.extra and self.step == 0:
             return
-        logs, path = self.schedule.logs, checkpoint_path(self.plan.out)
-        if "schedule" not in self.extra or self.extra["schedule"].shape != logs.shape:
-            raise InputError(f"{path}: a checkpoint of another kind of training: move it away to begin anew")
-        with torch.no_grad():
-            logs.copy_(self.extra["schedule"])
-        state = {key.removeprefix("schedule."): value for key, value in self.extra.items() if "." in key}
-        if state:
-            self.schedule_optimizer.state[logs] = {**state, "step": state["step"].float()}
+        path = checkpoint_path(self.plan.out)
+        for calls, schedule in self.schedules.items():
+            name, logs = f"schedule-{calls}", schedule.logs
+            if name not in self.extra or self.extra[name].shape != logs.shape:
+                raise InputError(f"{path}: a checkpoint of another kind of training: move it away to begin anew")
+            with torch.no_grad():
+                logs.copy_(self.extra[name])
+            prefix = f"{name}."
+            state = {key.removeprefix(prefix): value for key, value in self.extra.items() if key.startswith(prefix)}
+            if state:
+                self.schedule_optimizer.state[logs] = {**state, "step": state["step"].float()}
 
-    def _take_schedule_of_start(self) -> None:
-        """The schedule of weights that were trained in the loop already: that of as many calls, else any."""
+    def _take_schedules_of_start(self) -> None:
+        """The schedules of weights that were trained in the loop already: those of as many calls, else any."""
         path = self.plan.start
         assert path is not None
         card = read_card(read_tensors(path)[1], path)
         known = card.get("settings", {}) if isinstance(card, dict) else None
         if not isinstance(known, dict):
             raise InputError(f"{path}: its card holds no settings that can be read: give other weights")
-        if known:
-            self.schedule.load(known.get(f"fast-{self.plan.calls}", next(iter(known.values()))), str(path))
+        for calls, schedule in self.schedules.items():
+            if known:
+                schedule.load(known.get(f"fast-{calls}", next(iter(known.values()))), str(path))
 
     def _validate(self) -> dict[str, float]:
         """PSNR in dB of blurred validation pictures, restored by the annealed method as it is shipped."""
         assert self.plan.validation is not None
-        network = deepcopy(self.average.network).requires_grad_(False)
-        settings = {noise: self.schedule.at(noise) for noise in (1.0, 10.0, 20.0, 40.0)}
-        self.psnr, pictures = restored_psnr(
-            self.plan.validation, self.denoiser_of(network), settings, self.plan.calls, self.pool.source
-        )
+        denoise = self.denoiser_of(deepcopy(self.average.network).requires_grad_(False))
+        self.psnr = {}
+        for calls, schedule in self.schedules.items():
+            settings = {noise: schedule.at(noise) for noise in (1.0, 10.0, 20.0, 40.0)}
+            found, pictures = restored_psnr(self.plan.validation, denoise, settings, calls, self.pool.source)
+            self.psnr |= {f"{noise} ({calls} calls)": psnr for noise, psnr in found.items()}
         self.psnr_on = f"{self.plan.validation.name}, {pictures} pictures, blurred"
         return self.psnr
 
     def _note(self) -> str:
-        row = self.schedule.rows()["10"]
+        row = self.schedules[self.plan.calls[0]].rows()["10"]
         return "  at noise 10: " + " ".join(f"{key} {row[key]:.3g}" for key in TRAINED)
 
     def card(self) -> dict[str, Any]:
@@ -200,10 +211,10 @@ class InLoopTraining(Training):
             "sigma_range": f"{WEAKEST:g}..{plan.strongest:g}/255, noise of the observation",
             "weak_noise_share": None,
             "mirrored_ends": None,
-            "calls": plan.calls,
+            "calls": list(plan.calls),
             "pictures": "photo" if plan.photo else "exact",
             "grey_share": plan.grey,
-            "settings": {f"fast-{plan.calls}": self.schedule.rows()},
+            "settings": {f"fast-{calls}": schedule.rows() for calls, schedule in self.schedules.items()},
         }
 
 
@@ -213,6 +224,13 @@ def draw_noise(seed: int, step: int, strongest: float) -> float:
     if rng.random() < EVEN_IN_LOG:
         return float(WEAKEST * (strongest / WEAKEST) ** rng.random())
     return float(rng.uniform(WEAKEST, strongest))
+
+
+def draw_calls(calls: tuple[int, ...], share: float) -> int:
+    """The number of calls of a step; `share` is a random number in [0, 1)."""
+    if share < FIRST_SHARE or len(calls) == 1:
+        return calls[0]
+    return calls[1 + int((share - FIRST_SHARE) / (1 - FIRST_SHARE) * (len(calls) - 1))]
 
 
 def usual_error(noise: float) -> float:

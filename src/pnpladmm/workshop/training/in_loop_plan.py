@@ -24,8 +24,8 @@ class InLoopPlan(Plan):
     crop: int = 160
     learning_rate: float = 4e-4
     warmup_steps: int = 100
-    calls: int = 8
-    """Denoiser calls of the annealed method."""
+    calls: tuple[int, ...] = (8,)
+    """Denoiser calls of the annealed method. With several numbers the weights learn all of them, the first the most."""
     photo: bool = False
     """Train on pictures as files hold them (photographs.py): JPEG, clipped, with a PSF and a noise level that are off.
     Otherwise PSF and noise level are exact."""
@@ -49,9 +49,12 @@ class InLoopPlan(Plan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("calls", 2), ("kernels", 1), ("blurs", 1), ("renew_steps", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} = {getattr(self, name)}: give at least {least}")
+        for name in ("kernels", "blurs", "renew_steps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} = {getattr(self, name)}: give at least 1")
+        if not self.calls or min(self.calls) < 2 or len(set(self.calls)) < len(self.calls):
+            given = ",".join(map(str, self.calls))
+            raise InputError(f"calls = {given}: give different numbers of at least 2")
         if not 0 <= self.grey <= 1:
             raise InputError(f"grey = {self.grey}: give a share between 0 and 1")
         if not (math.isfinite(self.schedule_rate) and self.schedule_rate >= 0):
