@@ -19,6 +19,7 @@ from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.restoration.jpeg import jpeg_noise
 from pnpladmm.workshop.training.in_loop import InLoopTraining, train_in_loop
 from pnpladmm.workshop.training.photographs import (
+    LARGEST_KNOWN_SHARE,
     LARGEST_SHIFT,
     LARGEST_STRETCH,
     compressed,
@@ -87,22 +88,37 @@ def test_told_kernels_are_off_by_at_most_what_is_said() -> None:
 
 def test_what_is_recorded_has_8_bits_and_a_level_within_the_error() -> None:
     noisy = 0.6 + 0.3 * torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    levels, lossless, kinds = [], 0, set()
+    levels, lossless, kinds, nothing = [], 0, set(), torch.zeros(2, dtype=torch.float64)
     for step in range(300):
-        observed, term, told = recorded(noisy, 4.0, (0, step))
+        observed, term, told = recorded(noisy, 4.0, nothing, (0, step))
         kinds.add(type(term))
         torch.testing.assert_close(255 * observed, (255 * observed).round(), rtol=0, atol=1e-3)
         assert 0 <= float(observed.min()) <= float(observed.max()) <= 1
         lossless += bool(((observed - noisy.clamp(0, 1)).abs() < 0.51 / 255).all())
         levels.append(told)
-        assert told >= 4 / 1.4
+        assert float(told.min()) >= 4 / 1.4
+        assert told[0] != told[1]
         if isinstance(term, WeightedGaussian):
             assert torch.equal(term.precision == 0, observed == 1)
     assert kinds == {Gaussian, WeightedGaussian}
     assert lossless == pytest.approx(75, abs=25)
     most = math.hypot(4, 255 * jpeg_noise(float(quantisation_tables(60)[0][:3, :3].mean())))
-    assert max(levels) <= 1.4 * most
-    assert recorded(noisy, 4.0, (0, 7))[2] == levels[7]
+    assert float(torch.stack(levels).max()) <= 1.4 * most
+    assert torch.equal(recorded(noisy, 4.0, nothing, (0, 7))[2], levels[7])
+
+
+def test_a_part_of_what_the_wrong_psf_does_is_in_the_told_level() -> None:
+    noisy = torch.full((200, 1, 8, 8), 0.5)
+    wrong = torch.full((200,), 30.0, dtype=torch.float64)
+    alone, seed = next(  # not compressed: the level is that of the noise
+        (levels, (0, step))
+        for step in range(50)
+        if (levels := recorded(noisy, 4.0, 0 * wrong, (0, step))[2]).max() <= 4 * 1.4
+    )
+    told = recorded(noisy, 4.0, wrong, seed)[2]
+    shares = (told / alone).square().sub(1).sqrt() * 4 / 30  # the errors of the level are the same in both
+    assert shares.min() < 0.1
+    assert LARGEST_KNOWN_SHARE - 0.1 < shares.max() < LARGEST_KNOWN_SHARE + 1e-6
 
 
 def test_a_training_on_photographs_learns_and_says_so(folder: Path, tmp_path: Path) -> None:
@@ -115,4 +131,4 @@ def test_a_training_on_photographs_learns_and_says_so(folder: Path, tmp_path: Pa
     assert not torch.equal(pair.true.kernels, pair.told.kernels)
     scene = training.scene(pair, 10.0, False)
     assert scene.problem.operator is pair.told
-    assert math.isfinite(float(training.loss_on(scene).detach()))
+    assert math.isfinite(float(training.loss_on(scene, 3).detach()))

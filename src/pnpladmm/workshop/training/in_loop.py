@@ -58,8 +58,8 @@ class Scene:
 
     problem: Problem
     clean: Tensor
-    noise: float
-    """As the restoration is told, of 255."""
+    noise: Tensor
+    """As the restoration is told, of 255: (B,), float64, on the CPU."""
 
 
 class InLoopTraining(Training):
@@ -94,8 +94,10 @@ class InLoopTraining(Training):
         error = torch.empty_like(blurred).normal_(generator=self.generator)
         noisy = blurred + noise / 255 * error
         if not self.plan.photo:
-            return Scene(Problem(noisy, blur.told, Gaussian(noise / 255)), clean, noise)
-        observed, term, told = recorded(noisy, noise, (self.plan.seed, self.step, 5))
+            levels = torch.full((len(clean),), noise, dtype=torch.float64)
+            return Scene(Problem(noisy, blur.told, Gaussian(noise / 255)), clean, levels)
+        wrong = 255 * (blurred - blur.told.forward(clean)).square().mean((1, 2, 3)).sqrt()
+        observed, term, told = recorded(noisy, noise, wrong.double().cpu(), (self.plan.seed, self.step, 5))
         return Scene(Problem(observed, blur.told, term), clean, told)
 
     def restored(self, scene: Scene, calls: int) -> Tensor:
@@ -107,7 +109,7 @@ class InLoopTraining(Training):
     def loss_on(self, scene: Scene, calls: int) -> Tensor:
         """`log(error + FLOOR m)` on what was observed, mean over the pictures where it is finite."""
         error = scene.problem.crop_to_observed(self.restored(scene, calls) - scene.clean).square().mean((1, 2, 3))
-        each = (error + FLOOR * usual_error(scene.noise)).log()
+        each = (error + FLOOR * usual_error(scene.noise).to(error)).log()
         finite = each.isfinite()
         return torch.where(finite, each, 0.0).sum() / finite.sum()
 
@@ -233,9 +235,9 @@ def draw_calls(calls: tuple[int, ...], share: float) -> int:
     return calls[1 + int((share - FIRST_SHARE) / (1 - FIRST_SHARE) * (len(calls) - 1))]
 
 
-def usual_error(noise: float) -> float:
+def usual_error(noise: Tensor) -> Tensor:
     """`m(noise)`: about the mean squared error of a restored photograph at a noise level (of 255)."""
-    return 6e-4 * math.sqrt(noise + 1)
+    return 6e-4 * (noise + 1).sqrt()
 
 
 def train_in_loop(plan: InLoopPlan, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:

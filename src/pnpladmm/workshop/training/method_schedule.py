@@ -40,17 +40,24 @@ class MethodSchedule:
         self.logs.requires_grad_()
         self.kept = {level: {KEPT: row[KEPT]} for level, row in zip(LEVELS, rows, strict=True)}
 
-    def at(self, noise: float) -> dict[str, Tensor | float]:
-        """Parameters at a noise level (of 255), with gradients; those that are noise levels for pictures in [0, 1]."""
-        inside = min(max(noise, LEVELS[0]), LEVELS[-1])
-        high = next(i for i, level in enumerate(LEVELS) if level >= inside)
-        low = max(0, high - 1)
-        share = math.log(inside / LEVELS[low]) / math.log(LEVELS[high] / LEVELS[low]) if high else 0.0
+    def at(self, noise: float | Tensor) -> dict[str, Tensor]:
+        """Parameters at noise levels (of 255), with gradients and of their shape, () or (B,), on the CPU.
+
+        Those that are noise levels are for pictures in [0, 1].
+        """
+        noise = torch.as_tensor(noise, dtype=torch.float64)
+        levels = torch.tensor(LEVELS, dtype=torch.float64)
+        inside = noise.clamp(LEVELS[0], LEVELS[-1])
+        high = torch.searchsorted(levels, inside)
+        low = (high - 1).clamp_min(0)
+        width = torch.where(high > low, (levels[high] / levels[low]).log(), 1.0)
+        share = ((inside / levels[low]).log() / width)[..., None]
         numbers = ((1 - share) * self.logs[low] + share * self.logs[high]).exp()
-        row: dict[str, Tensor | float] = dict(zip(TRAINED, numbers.unbind(), strict=True))
+        row = dict(zip(TRAINED, numbers.unbind(-1), strict=True))
         for key in settings.NOISE_LEVELS:
-            row[key] = row[key] * (min(1.0, noise / LEVELS[0]) / 255)
-        return {**row, **settings.at_noise(self.kept, noise)}
+            row[key] = row[key] * ((noise / LEVELS[0]).clamp_max(1.0) / 255)
+        kept = [settings.at_noise(self.kept, float(one))[KEPT] for one in noise.reshape(-1)]
+        return {**row, KEPT: torch.tensor(kept, dtype=torch.float64).reshape(noise.shape)}
 
     def rows(self) -> dict[str, dict[str, float]]:
         """As settings.json has them: noise level -> parameters, noise levels of 255."""

@@ -29,10 +29,15 @@ HALF_CHROMA_SHARE = 0.7
 """Share of the compressed pictures whose colour has half the resolution."""
 LARGEST_NOISE_ERROR = 0.4
 """The noise level that is told is off by up to this factor, in both directions."""
+LARGEST_KNOWN_SHARE = 1.2
+"""Up to this share of what the wrong PSF does is in the noise level that is told: `restore` finds some of it."""
 RIGHT_SHARE = 0.3
 """Share of the pictures whose PSF is right."""
-LARGEST_STRETCH, LARGEST_TURN, LARGEST_SHIFT = 0.15, math.radians(8), 1.0
-"""How far the PSFs of the others are off: in length and width, in angle, and in position (pixels)."""
+LARGEST_STRETCH, LARGEST_TURN, LARGEST_SHIFT = 0.15, math.radians(8), 0.25
+"""How far the PSFs of the others are off: in length and width, in angle, and in position (pixels).
+
+A PSF that is further off its place shifts the picture, and the network could answer that by smoothing only.
+"""
 MASKED_SHARE = 0.3
 """Share of the steps in which clipped pixels do not count, as in `restore`."""
 
@@ -72,7 +77,7 @@ def told_blur(true: SpatiallyVaryingBlur, generator: torch.Generator) -> Spatial
     return SpatiallyVaryingBlur(moved, true.weights[:, :, 0], true.boundary, true.order)
 
 
-def recorded(noisy: Tensor, noise: float, seed: tuple[int, ...]) -> tuple[Tensor, DataTerm, float]:
+def recorded(noisy: Tensor, noise: float, wrong: Tensor, seed: tuple[int, ...]) -> tuple[Tensor, DataTerm, Tensor]:
     """What the file holds of a noisy picture, and what the restoration is told about it.
 
     Parameters
@@ -81,13 +86,16 @@ def recorded(noisy: Tensor, noise: float, seed: tuple[int, ...]) -> tuple[Tensor
         Blurred pictures with white noise, not clipped.
     noise : float
         Standard deviation of that noise, of 255.
+    wrong : Tensor, (B,)
+        Standard deviation of what the wrong PSF adds, of 255; float64, on the CPU.
     seed : tuple of int
-        Decides quality and told noise level; all pictures have the same.
+        Decides the quality, which all pictures share, and the told noise levels.
 
     Returns
     -------
-    Tensor, DataTerm, float
-        The pictures of the file, their data term, and the told noise level of 255, which includes that of JPEG.
+    Tensor, DataTerm, Tensor
+        The pictures of the file, their data term, and the told noise levels of 255, (B,), float64, on the CPU. They
+        include that of JPEG, and some of `wrong`.
     """
     rng = np.random.default_rng(seed)
     stored = quantised(noisy.clamp(0, 1))
@@ -97,14 +105,16 @@ def recorded(noisy: Tensor, noise: float, seed: tuple[int, ...]) -> tuple[Tensor
         half = bool(rng.random() < HALF_CHROMA_SHARE)
         stored = compressed(stored, quality, half)
         step = float(quantisation_tables(quality)[0][:3, :3].mean())
-    error = LARGEST_NOISE_ERROR * (2 * rng.random() - 1)
-    told = math.hypot(noise, 255 * jpeg_noise(step)) * (1 + LARGEST_NOISE_ERROR) ** (error / LARGEST_NOISE_ERROR)
+    known = LARGEST_KNOWN_SHARE * torch.from_numpy(rng.random(len(noisy))) * wrong
+    off = (1 + LARGEST_NOISE_ERROR) ** torch.from_numpy(rng.uniform(-1, 1, len(noisy)))
+    told = (known.square() + noise**2 + (255 * jpeg_noise(step)) ** 2).sqrt() * off
     term: DataTerm = Gaussian(told / 255)
     if rng.random() < MASKED_SHARE:
         clipped = stored >= 1 - 0.5 / 255
         clipped = clipped & (clipped.float().mean((1, 2, 3), keepdim=True) <= MOST_SATURATED)
         if bool(clipped.any()):
-            term = WeightedGaussian((~clipped).to(stored) * (255 / told) ** 2)
+            precision = (255 / told).square().to(stored).view(-1, 1, 1, 1)
+            term = WeightedGaussian((~clipped).to(stored) * precision)
     return stored, term, told
 
 
