@@ -22,7 +22,7 @@ class InLoopPlan(Plan):
 
     batch: int = 32
     crop: int = 160
-    learning_rate: float = 4e-4
+    learning_rate: float = 2e-4
     warmup_steps: int = 100
     calls: tuple[int, ...] = (8,)
     """Denoiser calls of the annealed method. With several numbers the weights learn all of them, the first the most."""
@@ -31,8 +31,11 @@ class InLoopPlan(Plan):
     Otherwise PSF and noise level are exact."""
     settings_of: str | None = None
     """The denoiser whose tuned settings the schedule begins with; if None, `network`."""
-    schedule_rate: float = 2e-3
-    """Learning rate of the schedule; it falls as `learning_rate` does. 0 keeps the schedule."""
+    schedule_rate: float = 0.0
+    """Learning rate of the schedule; it falls as `learning_rate` does. 0 keeps the schedule.
+
+    The steps of conjugate gradient follow the schedule, and no gradient knows of them: trained along for 3,000 steps
+    at 2e-3 the schedule came to half as many steps, and the loss rose by 0.4 (docs/notes/2026-11-19-in-loop.md)."""
     grey: float = 0.12
     """Share of the steps with grey pictures, which the colour network gets as colour pictures."""
     kernels: int = 8192
