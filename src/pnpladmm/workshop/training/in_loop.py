@@ -235,9 +235,9 @@ def draw_calls(calls: tuple[int, ...], share: float) -> int:
     return calls[1 + int((share - FIRST_SHARE) / (1 - FIRST_SHARE) * (len(calls) - 1))]
 
 
-def usual_error(noise: Tensor) -> Tensor:
+def usual_error(noise: float | Tensor) -> Tensor:
     """`m(noise)`: about the mean squared error of a restored photograph at a noise level (of 255)."""
-    return 6e-4 * (noise + 1).sqrt()
+    return 6e-4 * torch.sqrt(torch.as_tensor(noise) + 1.0)
 
 
 def train_in_loop(plan: InLoopPlan, progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
