@@ -138,3 +138,19 @@ def test_files_tables_and_report(run, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "0.2" in page
     code, _, err = run("inspect", "b.npz")
     assert code == 0, err
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(pl.InputError, match="device 'nowhere'"):
+        pl.estimate_blur(np.zeros((32, 32)), "blind", device="nowhere")
+
+
+def test_finished_rows_of_a_benchmark_are_not_measured_again(tmp_path: Path) -> None:
+    from pnpladmm.workshop.bench.parts import Parts
+    from pnpladmm.workshop.bench.report import Options
+
+    options = Options(torch.device("cpu"), folder=tmp_path)
+    assert Parts(options, "some").row("a", lambda: {"value": 1.5}) == {"value": 1.5}
+    again = Parts(options, "some")
+    assert again.row("a", lambda: pytest.fail("measured again")) == {"value": 1.5}
+    assert again.row("b", lambda: {"value": 2}) == {"value": 2}
