@@ -213,6 +213,17 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(scene, expected, tmp_
     np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
 
 
+def test_a_kill_while_the_tiles_are_removed_leaves_a_folder_that_is_known(tmp_path, monkeypatch):
+    store = TileStore.open(tmp_path / "out.npy", "digest")
+    for number in range(5):
+        store.write(number, np.zeros((1, 2, 2)))
+    left = []
+    monkeypatch.setattr("shutil.rmtree", lambda folder, **_: left.extend(path.name for path in folder.iterdir()))
+    store.remove()
+    assert left == ["job.json"]
+    TileStore.open(tmp_path / "out.npy", "digest")
+
+
 def test_tiles_of_another_job_are_refused(scene):
     output = scene / "other.npy"
     folder = Path(f"{output}.tiles")

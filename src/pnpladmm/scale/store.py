@@ -77,6 +77,12 @@ class TileStore:
 
     def remove(self) -> None:
         """Remove the folder: the output is complete."""
+        # What says whose tiles they are goes last: a folder without it is nobody's, and would be refused after a kill.
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != ROOT:
+                path.unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
