@@ -128,6 +128,15 @@ def test_tiff_keeps_profile_and_resolution(scene, tmp_path):
         assert int(page.tags["ResolutionUnit"].value) == 2
 
 
+def test_the_same_command_replaces_a_zarr_that_is_there(scene, tmp_path, run):
+    command = ["restore", str(scene / "in.zarr"), "-b", str(scene / "psf.npy"), "-o", str(tmp_path / "out.zarr")]
+    command += ["--noise", "2.55", "--iterations", "2"]
+    assert run(*command)[0] == 0
+    first = contents(tmp_path / "out.zarr")
+    assert run(*command)[0] == 0
+    assert contents(tmp_path / "out.zarr") == first
+
+
 def test_hot_pixels_are_found_as_in_memory(scene, tmp_path):
     samples = tifffile.imread(scene / "in.tif")
     for row, column in ((20, 30), (95, 106), (140, 250)):

@@ -198,7 +198,8 @@ def _triples(pictures: list[Path] | None, blurs: list[Path] | None, out: Path | 
     if len(blurs) not in (1, len(pictures)):
         raise InputError(f"pictures: {len(pictures)}, blurs: {len(blurs)}: give one blur, or one each")
     blurs = blurs * len(pictures) if len(blurs) == 1 else blurs
-    as_folder = len(pictures) > 1 or out.is_dir() or not out.suffix
+    # A zarr is a picture, though it is a folder.
+    as_folder = len(pictures) > 1 or (out.is_dir() and out.suffix.lower() != ".zarr") or not out.suffix
     outputs = [out / p.name for p in pictures] if as_folder else [out]
     if len(set(outputs)) < len(outputs):
         raise InputError(f"two pictures would be written to {out}/{outputs[0].name}: give them different names")
