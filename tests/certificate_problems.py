@@ -127,7 +127,7 @@ def _curved(one: Case, v: Tensor) -> list[str]:
     denoiser = one.method.denoiser
     gamma, inner = (float(denoiser.gamma), denoiser.denoiser) if isinstance(denoiser, Relaxed) else (1.0, denoiser)
     assert isinstance(inner, GradientStepDenoiser)
-    J = dense(lambda u: inner.jacobian_product(v, one.method.sigma_d, u), tuple(v.shape))
+    J = dense(lambda u: inner.jacobian_product(v, one.method.sigma_d, u), tuple(v.shape), together=False)
     top = gamma * float(torch.linalg.eigvalsh(torch.eye(len(J), dtype=J.dtype) - (J + J.T) / 2)[-1])
     return [f"the Hessian has the eigenvalue {top}"] if top >= 1 else []
 

@@ -24,13 +24,14 @@ import math
 import torch
 from torch import Tensor
 
-POINTS = 256
-"""Grid points along each frequency for a proof: the factor is 1.01 for 9x9 filters."""
+POINTS_PER_DEGREE = 32
+"""Grid points along each frequency for a proof: with them the bound is 1 % above the largest value of the grid."""
 
 
-def spectrum_bound(filters: Tensor, weights: Tensor, points: int = POINTS) -> Tensor:
+def spectrum_bound(filters: Tensor, weights: Tensor, points: int | None = None) -> Tensor:
     """The bound above for filters (O, C, k, k) and weights (O, S) of at least 0, for each of the S columns."""
     degree = filters.shape[-1] - 1
+    points = points or max(1, POINTS_PER_DEGREE * degree)
     if points <= 2 * degree:
         raise ValueError(f"{points} grid points for filters of {degree + 1} pixels")
     return largest_on_grid(filters, weights, points) / math.cos(math.pi * degree / points) ** 2
