@@ -69,7 +69,7 @@ def _constants(case: Case, level: pl.Level) -> list[str]:
     """Are the conditions true of the explicit matrix, and of a curvature found by differences?"""
     method, problem = case.method, case.problem
     shape = problem.operator.input_shape(problem.observed.shape)
-    norm = float(np.linalg.norm(dense(problem.operator, tuple(shape)), 2) ** 2)
+    norm = _norm(dense(problem.operator, tuple(shape))) ** 2
     curvature = _curvature(problem)
     least = {"LADMM": "beta", "PrimalDual": "beta", "ISTA": "L_h", "FISTA": "L_h"}.get(type(method).__name__)
     if least is None:
@@ -107,7 +107,7 @@ def _converged(case: Case, result: pl.Result, H: np.ndarray[Any, Any]) -> list[s
     g = torch.from_numpy(H.T @ problem.data_term.gradient(Hx, problem.observed).numpy().ravel()).view_as(x)
     fixed = call_denoiser(case.drawn.denoiser, x - g / float(weight), method.sigma_d)
     residual = float(weight) * float((x - fixed).norm())
-    scale = _curvature(problem) * float(np.linalg.norm(H, 2) ** 2) * max(float(x.norm()), 1e-300)
+    scale = _curvature(problem) * (_norm(H) ** 2) * max(float(x.norm()), 1e-300)
     # The rounding of x itself, a step as short as this cannot tell from a change.
     rounding = 100 * float(weight) * 1e-16 * float(x.norm())
     allowed = 10 * case.tolerance * scale + rounding
@@ -142,6 +142,11 @@ def _goes_on_finite(case: Case, result: pl.Result) -> bool:
     return case.drawn.steady and case.method.length is None and bool(torch.isfinite(_further(case, result)[-1]).all())
 
 
+def _norm(H: np.ndarray[Any, Any]) -> float:
+    """The largest singular value."""
+    return float(np.linalg.eigvalsh(H.T @ H)[-1]) ** 0.5
+
+
 def _size(x: Tensor) -> float:
     size = float(x.double().norm())
     return size if np.isfinite(size) else np.inf
@@ -150,7 +155,7 @@ def _size(x: Tensor) -> float:
 def _natural(case: Case, H: np.ndarray[Any, Any]) -> float:
     """About the size of the true picture: that of a regularised inverse, or of the start."""
     y = case.problem.observed.numpy().ravel()
-    strongest = np.linalg.norm(H, 2)
+    strongest = _norm(H)
     inverse = np.linalg.solve(H.T @ H + 1e-4 * strongest**2 * np.eye(H.shape[1]), H.T @ y)
     first = case.start if isinstance(case.start, Tensor) else None
     return max(float(np.linalg.norm(inverse)), 0.0 if first is None else float(first.norm()), 1e-12)
