@@ -88,7 +88,8 @@ def _constants(case: Case, level: pl.Level) -> list[str]:
 def _curvature(problem: pl.Problem) -> float:
     """The largest slope of `grad h` that is seen between many points, also below 0."""
     h, y = problem.data_term, problem.observed
-    points = torch.cat([torch.linspace(-0.5, 0.5, 40), torch.linspace(-3, 3, 40)]).double() * (float(y.abs().max()) or 1.0)
+    points = torch.cat([torch.linspace(-0.5, 0.5, 40), torch.linspace(-3, 3, 40)]).double()
+    points = points * (float(y.abs().max()) or 1.0)
     points = points.sort()[0]
     slopes = [h.gradient(torch.full_like(y, float(p)), y) for p in points]
     rises = [
