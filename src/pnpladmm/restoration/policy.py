@@ -17,6 +17,7 @@ from pnpladmm.restoration.jpeg import compression_errors
 from pnpladmm.restoration.noise import estimate_noise
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.restoration.options import Options
+from pnpladmm.restoration.smoothing import smoothed
 from pnpladmm.solvers import METHODS, Problem, method_class
 from pnpladmm.tensors import InputError, check_pictures, per_picture
 
@@ -147,10 +148,7 @@ def _given_variance(pages: Pages, options: Options, pixels: Tensor, valid: Tenso
         return None
     gain = options.gain / scale
     # The mean of a few neighbours: a pixel's own count would favour its downward fluctuations.
-    kernel = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0], dtype=pixels.dtype, device=pixels.device) / 16
-    padded = torch.nn.functional.pad(pixels, (2, 2, 2, 2), mode="replicate").flatten(0, 1).unsqueeze(1)
-    smooth = torch.nn.functional.conv2d(padded, (kernel[:, None] * kernel)[None, None]).reshape(pixels.shape)
-    return gain * smooth.clamp_min(gain)
+    return gain * smoothed(pixels).clamp_min(gain)
 
 
 def _noise_model(pages: Pages, pixels: Tensor, valid: Tensor | None) -> NoiseModel:

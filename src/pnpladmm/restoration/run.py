@@ -14,6 +14,7 @@ from pnpladmm.denoisers import Denoiser, load_denoiser
 from pnpladmm.operators import LinearOperator, as_operator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.raw import DAMAGE
+from pnpladmm.restoration.fitted_noise import FIRST_RUNS, FIRST_SHARE, Counts, LightNoise, fitted, gentle
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
 from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
@@ -26,6 +27,7 @@ from pnpladmm.restoration.sources import advice_for_stars, too_wide
 from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
+from pnpladmm.solvers.state import State
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling import Plan, plan_for, read_size, solve_by
 
@@ -202,10 +204,12 @@ def _restore(
     plan: Plan | None,
     uncertainty: float | None = None,
 ) -> Done:
-    prepared = prepare(pages, operator, options)
+    prepared, state = prepare(pages, operator, options), None
+    if isinstance(options.method, str) and options.method_class.models_all_light:
+        prepared, state = _with_fitted_noise(prepared, pages.picture.scale, denoiser, options, callback, plan)
 
     def attempt(prepared: Prepared) -> tuple[Result, tuple[str, ...]]:
-        return one_run(prepared, denoiser, options, callback, plan)
+        return one_run(prepared, denoiser, options, callback, plan, state)
 
     if isinstance(options.method, str):
         judged = never_worse(attempt, with_known_error(prepared, uncertainty), options.strength)
@@ -230,14 +234,41 @@ def _restore(
     return Done(prepared, result, checks, tuple(notes), judged.warnings)
 
 
+def _with_fitted_noise(
+    prepared: Prepared,
+    scale: float,
+    denoiser: Denoiser,
+    options: Options,
+    callback: Callback | None,
+    plan: Plan | None,
+) -> tuple[Prepared, State | None]:
+    """The problem with the noise of each pixel as short runs show it, the first a gentle one, and where to go on."""
+    counts = None if options.gain is None else Counts(options.gain / scale, options.background / scale)
+    stated = prepared.model.source in ("counts", "variance map")
+    known, state = gentle(prepared), None
+    found: tuple[LightNoise, ...] = ()
+    for _ in range(FIRST_RUNS):
+        result, _ = one_run(known, denoiser, options, callback, plan, state, FIRST_SHARE)
+        if any(status.failed or status is Status.STOPPED for status in result.statuses):
+            return prepared, None
+        known, found = fitted(prepared, result, stated, counts)
+        state = None if plan is not None else result.method.again(result.state)
+    notes = tuple(words for noise in found if (words := noise.words(scale)))
+    return replace(known, notes=(*prepared.notes, *notes)), state
+
+
 def one_run(
     prepared: Prepared,
     denoiser: Denoiser,
     options: Options,
     callback: Callback | None = None,
     plan: Plan | None = None,
+    state: State | None = None,
+    share: float = 1.0,
 ) -> tuple[Result, tuple[str, ...]]:
     """One run of the method, in its own units, with parameters for the noise level if it was given by its name.
+
+    It may go on from the state of a run in the same units, and stop after a share of the schedule.
 
     The picture is on the problem's own domain and in the numbers of the observation. The notes say how it was divided.
     """
@@ -247,7 +278,9 @@ def one_run(
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, noise, options.strength, options.iterations)
     iterations = options.iterations or method.iterations_for(noise)
-    result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback)
+    if method.length is not None and (share < 1 or state is not None):
+        iterations = round(share * method.length) - (0 if state is None else state.iteration)
+    result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback, state)
     return _back(units, result), divided
 
 

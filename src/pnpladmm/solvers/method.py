@@ -45,6 +45,8 @@ class Method(ABC, Generic[StateT]):
     needs_full_precision: ClassVar[bool] = False
     """Should networks compute in float32? The rounding of float16 changes a picture by 1e-4 in each iteration, which is
     too much where a theorem is to hold."""
+    models_all_light: ClassVar[bool] = False
+    """Is the picture a model of all light, so that the residual of a run shows the noise of each pixel?"""
     fewest_iterations: ClassVar[int] = 1
     """The least number of iterations that makes sense."""
     settings_key: ClassVar[str | None] = None
@@ -101,6 +103,10 @@ class Method(ABC, Generic[StateT]):
         Runs that go on from the result of another method use it. Methods without such variables return themselves.
         """
         return self
+
+    def again(self, state: StateT) -> StateT | None:
+        """Where a run goes on when the noise of the pixels was set anew; None where it begins again."""
+        return None
 
     @abstractmethod
     def init(self, problem: Problem, start: Start = None) -> StateT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -21,10 +21,14 @@ from pnpladmm.tensors import InputError, PerPicture, check_positive
 ITERATIONS = 280
 STAGES = (60, 120, 180)
 """After these of `ITERATIONS` iterations the weights of the sources are set anew."""
-FAINT = 3.0
+FAINT = 5.0
 """A source of this many times its own noise has half the weight of an empty place; brighter ones have less."""
 LEAST_STEP = 0.02
 """Light, in units of its noise, of the empty places in the choice of the step sizes."""
+LEAST_SEEN = 0.03
+"""The least that is seen of a place, in units of the median, in the choice of the step sizes."""
+APART = 2
+"""Points that are nearer than this, in half pixels, are one source."""
 TINY = 1e-12
 
 
@@ -82,6 +86,7 @@ class Sources(Method[SourcesState]):
 
     denoiser_calls: ClassVar[int] = 0
     needs_quadratic: ClassVar[bool] = True
+    models_all_light: ClassVar[bool] = True
     fewest_iterations: ClassVar[int] = 20
 
     threshold: PerPicture = 3.0
@@ -131,6 +136,10 @@ class Sources(Method[SourcesState]):
         return SourcesState(
             x=atoms.shown(light), Hx=Hx, light=light, ahead=light, H_ahead=Hx, penalty=penalty, metric=metric
         )  # fmt: skip
+
+    def again(self, state: SourcesState) -> SourcesState:
+        """The first of the stages, with the light found so far."""
+        return replace(state, iteration=self.stages[0])
 
     def step(self, problem: Problem, state: SourcesState) -> SourcesState:
         """The equations above; at the end of a stage the weights first."""
@@ -182,10 +191,9 @@ class Sources(Method[SourcesState]):
         clarity = _clarity(problem, atoms, precision)
         parts = atoms.parts(light)
         penalty = [self._penalty(atoms, j, parts[j], clarity[j]) for j in range(atoms.sizes)]
-        found = [
-            torch.ones_like(c) if first else part * c + LEAST_STEP for part, c in zip(parts, clarity, strict=False)
-        ]
-        reach = [f / c for f, c in zip(found, clarity, strict=True)]
+        # Places that hardly anything is seen of, such as those beyond the border, would shorten the steps of all others.
+        seen_by = [c.clamp_min(LEAST_SEEN * _middle(c)) for c in clarity]
+        reach = [1 / c if first else part + LEAST_STEP / c for part, c in zip(parts, seen_by, strict=False)]
         level = torch.stack([part.flatten(1).mean(1) for part in reach]).sum(0).view(-1, 1, 1, 1)
         # In float64: next to a bright star the rounding of float32 is more than an empty place has.
         wide = SourceAtoms(problem.shape, problem.observed.double())
@@ -198,7 +206,7 @@ class Sources(Method[SourcesState]):
 
     def _penalty(self, atoms: SourceAtoms, size: int, part: Tensor, clarity: Tensor) -> Tensor:
         """`w` of the sources of one size: the threshold, less where they were found."""
-        found = _shared(part) if size == 0 else atoms.spots(part)[size] / atoms.peaks[size]
+        found = _gathered(part) if size == 0 else atoms.spots(part)[size] / atoms.peaks[size]
         threshold = torch.as_tensor(self.threshold, dtype=part.dtype, device=part.device).view(-1, 1, 1, 1)
         return threshold * clarity / (1 + (found * clarity / FAINT).square())
 
@@ -221,6 +229,11 @@ def _clarity(problem: Problem, atoms: SourceAtoms, precision: Tensor) -> list[Te
     return [atoms.on_points(found[0]), *found[1:]]
 
 
+def _middle(values: Tensor) -> Tensor:
+    """The median of each picture, (B, 1, 1, 1)."""
+    return values.flatten(1).median(1).values.view(-1, 1, 1, 1)
+
+
 def _level(problem: Problem) -> Tensor:
     """The median of the pixels that count, (B, C, 1, 1)."""
     y = problem.observed
@@ -229,8 +242,23 @@ def _level(problem: Problem) -> Tensor:
     return torch.nan_to_num(known.nanmedian(2).values)[..., None, None]
 
 
-def _shared(points: Tensor) -> Tensor:
-    """The light of points with that of their neighbours, half for each step of half a pixel."""
+def _gathered(points: Tensor) -> Tensor:
+    """The light that points have where they make up one source, 0 elsewhere.
+
+    A source is the brightest place within a pixel, with all light around it: four points, those around its centre.
+    Other points beside it would only make it wider, which upward noise likes: its flux would come out too bright.
+    """
+    flat = F.pad(points.reshape(-1, 1, *points.shape[-2:]), (1, 1, 1, 1))
     taps = torch.tensor(SHARED, dtype=points.dtype, device=points.device)
-    flat = points.reshape(-1, 1, *points.shape[-2:])
-    return F.conv2d(flat, (taps[:, None] * taps)[None, None], padding=1).reshape(points.shape)
+    light = F.conv2d(flat, (taps[:, None] * taps)[None, None])
+    lean = taps.new_tensor((-1.0, 0.0, 1.0))
+    down, right = (F.conv2d(flat, taps_2d[None, None]) for taps_2d in (lean[:, None] * taps, taps[:, None] * lean))
+    peak = (light > 0) & (light == F.max_pool2d(light, 2 * APART + 1, 1, APART))
+    found = torch.zeros_like(light)
+    for rows in (-1, 0, 1):
+        for columns in (-1, 0, 1):
+            there = peak & ((down * rows > 0) | (rows == 0)) & ((right * columns > 0) | (columns == 0))
+            moved = F.pad(torch.where(there, light, 0.0), (1, 1, 1, 1))
+            height, width = light.shape[-2:]
+            found = torch.maximum(found, moved[..., 1 - rows : 1 - rows + height, 1 - columns : 1 - columns + width])
+    return found.reshape(points.shape)

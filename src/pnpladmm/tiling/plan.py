@@ -15,6 +15,7 @@ from pnpladmm.operators.fft import Size
 from pnpladmm.solvers import Method, Problem, Result, solve
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.solvers.method import PlugAndPlay
+from pnpladmm.solvers.state import State
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling.denoiser import in_tiles
 from pnpladmm.tiling.fast import Whole, solve_in_tiles
@@ -109,14 +110,15 @@ def solve_by(
     iterations: int | None,
     tolerance: float,
     callback: Callback | None,
+    state: State | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
     """Solve a problem undivided or by the plan; the notes say how it was divided, and what that changed.
 
     Methods with a schedule are run tile by tile. The others compute the iterates of the undivided run: their operator
-    works in tiles, and their denoiser where it has a finite reach.
+    works in tiles, and their denoiser where it has a finite reach. Undivided runs may go on from a state.
     """
     if plan is None:
-        return solve(problem, method, iterations, tolerance, callback=callback), ()
+        return solve(problem, method, iterations, tolerance, state, callback=callback), ()
     operator = problem.operator
     assert isinstance(operator, TiledBlur)
     if method.length is None:

@@ -1,0 +1,164 @@
+"""The noise of each pixel, fitted to what a first restoration leaves: shot noise, and errors of the PSF.
+
+A method whose picture is a model of all the light says how bright each pixel is without noise. So the residual of a
+first run shows how the noise grows with the light `m` above the sky:
+
+    v = a + b m + c^2 m m0,
+
+`a` the noise of the sky, `b` what one photon adds, `c` the error of the PSF relative to its peak, `m0` the brightest
+light nearby. With `v` proportional to `m` a least-squares fit keeps the flux of a star, whatever the PSF looks like;
+with `m^2` the wings would decide. A variance map that was given stays, and so does a gain: then only `c` is fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import WeightedGaussian
+from pnpladmm.pictures.arrays import Array
+from pnpladmm.restoration.policy import Prepared
+from pnpladmm.restoration.smoothing import smoothed
+from pnpladmm.solvers import Problem, Result
+
+FIRST_ERROR = 0.05
+"""`c` of the first run: bright stars count little, so that it does not fit their noise."""
+FIRST_RUNS, FIRST_SHARE = 2, 0.6
+"""Short runs before the last one, and the share of the schedule after which they end."""
+NEAR = 5
+"""Pixels."""
+LEAST_NUMBER = 12
+"""Pixels of one brightness whose scatter says something."""
+BINS, REPEATS = 24, 5
+SCATTER = 1.4826
+"""Standard deviation of normal numbers of which the median absolute value is 1."""
+FAINT = 3.0
+"""Light, in units of the noise of the sky, from which on pixels tell about `b` and `c`."""
+LEAST_TOLD = 0.002
+"""A smaller error of the PSF is not worth a word."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was stated of photons, in [0, 1]: what one adds, and the level that was taken off."""
+
+    gain: float
+    background: float
+
+
+@dataclass(frozen=True)
+class LightNoise:
+    """`b` and `c` of a picture."""
+
+    per_light: float = 0.0
+    error: float = 0.0
+
+    def words(self, unit: float) -> str:
+        """A note; `unit` is what 1 is in the numbers of the picture. Empty where nothing was found."""
+        found = []
+        if self.per_light > 0:
+            found.append(f"one photon adds {unit * self.per_light:.3g}")
+        if self.error > LEAST_TOLD:
+            found.append(f"the PSF is off by {self.error:.1%} of the light")
+        return "noise of bright pixels, from what a first run leaves: " + ", ".join(found) if found else ""
+
+
+def gentle(prepared: Prepared) -> Prepared:
+    """The problem of the first run: bright places have the noise of a PSF that is off by `FIRST_ERROR`."""
+    problem = prepared.problem
+    precision = _precision(problem)
+    sky = torch.stack([_sky(y, p) for y, p in zip(problem.observed, precision, strict=True)]).view(-1, 1, 1, 1)
+    light = (smoothed(problem.observed) - sky).clamp_min(0)
+    return with_variance(prepared, precision, FIRST_ERROR**2 * light * nearby(light))
+
+
+def nearby(light: Tensor) -> Tensor:
+    """The brightest light nearby, (..., H, W)."""
+    return torch.nn.functional.max_pool2d(light, 2 * NEAR + 1, 1, NEAR)
+
+
+def fitted(
+    prepared: Prepared, first: Result, stated: bool, counts: Counts | None = None
+) -> tuple[Prepared, tuple[LightNoise, ...]]:
+    """The problem with the noise that the first run shows; `stated`: the noise of photons is known already."""
+    problem, precision = prepared.problem, _precision(prepared.problem)
+    seen = first.state.Hx
+    if seen is None or seen.shape != problem.observed.shape:
+        seen = problem.operator.forward(first.image)
+    if counts is not None:
+        precision = _of_counts(problem.observed, seen, precision, counts)
+    found, more = [], []
+    for y, mean, p in zip(problem.observed, seen, precision, strict=True):
+        light = (mean - _sky(mean, p)).clamp_min(0)
+        blurry = light * nearby(light)
+        noise = _fit(y - mean, light, blurry, p, stated)
+        found.append(noise)
+        more.append(noise.per_light * light + noise.error**2 * blurry)
+    return with_variance(prepared, precision, torch.stack(more)), tuple(found)
+
+
+def _of_counts(y: Tensor, seen: Tensor, precision: Tensor, counts: Counts) -> Tensor:
+    """The precision of photons and of the read noise, which is what the sky has on top."""
+    photons = counts.gain * (seen + counts.background).clamp_min(counts.gain)
+    read = []
+    for residual, p, v in zip(y - seen, precision, photons, strict=True):
+        dark = (p > 0) & (v <= v[p > 0].median())
+        read.append(((SCATTER * residual[dark].abs().median()).square() - v[dark].median()).clamp_min(0))
+    variance = photons + torch.stack(read).view(-1, 1, 1, 1)
+    return torch.where(precision > 0, 1 / variance, 0.0)
+
+
+def with_variance(prepared: Prepared, precision: Tensor, more: Tensor) -> Prepared:
+    """The problem with the variance `more` on top, for each pixel."""
+    problem = prepared.problem
+    term = WeightedGaussian(precision / (1 + precision * more.to(precision)))
+    return replace(prepared, problem=Problem(problem.observed, problem.operator, term))
+
+
+def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, stated: bool) -> LightNoise:
+    """`b` and `c` from the scatter of the residual in bins of brightness."""
+    from scipy.optimize import nnls  # slow to import
+
+    e, m, q, p = (value.detach().double().cpu().numpy().ravel() for value in (residual, light, blurry, precision))
+    e, m, q, a = e[p > 0], m[p > 0], q[p > 0], 1 / p[p > 0]
+    floor = FAINT * np.sqrt(np.median(a))
+    bright = m > floor
+    if bright.sum() < 2 * LEAST_NUMBER:
+        return LightNoise()
+    e, m, q, a = e[bright], m[bright], q[bright], a[bright]
+    edges = np.geomspace(floor, m.max() * (1 + 1e-9), BINS + 1)
+    rows, wanted = [], []
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        inside = (m >= low) & (m < high)
+        if inside.sum() >= LEAST_NUMBER:
+            rows.append((np.median(m[inside]), np.median(q[inside]), np.median(a[inside]), inside.sum()))
+            wanted.append((SCATTER * np.median(np.abs(e[inside]))) ** 2)
+    if not rows:
+        return LightNoise()
+    middle, blurry_middle, base, count = np.array(rows).T
+    columns = np.stack([0 * middle if stated else middle, blurry_middle], 1)
+    return LightNoise(*_solve(nnls, columns, base, np.array(wanted), count))
+
+
+def _solve(nnls: Any, columns: Array, a: Array, wanted: Array, count: Array) -> tuple[float, float]:
+    """`b` and `c` by weighted least squares: a scatter of n values is known to `sqrt(2 / n)` of itself."""
+    weight = np.sqrt(count) / np.maximum(wanted, a)
+    found = np.zeros(2)
+    for _ in range(REPEATS):
+        scale = np.maximum(np.linalg.norm(columns * weight[:, None], axis=0), np.finfo(float).tiny)
+        found = nnls(columns * weight[:, None] / scale, (wanted - a) * weight)[0] / scale
+        weight = np.sqrt(count) / (a + columns @ found)
+    return float(found[0]), float(np.sqrt(found[1]))
+
+
+def _precision(problem: Problem) -> Tensor:
+    return problem.precision_for("a fit of the noise").expand_as(problem.observed)
+
+
+def _sky(levels: Tensor, precision: Tensor) -> Tensor:
+    """The median of the pixels that count of one picture."""
+    return levels[precision > 0].median()
