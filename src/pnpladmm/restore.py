@@ -25,7 +25,7 @@ def restore(
     picture: PictureLike,
     blur: BlurLike | None = None,
     noise: NoiseLike = "auto",
-    method: str | Method[Any] = "fast",
+    method: str | Method[Any] = "auto",
     denoiser: str | Path | Denoiser | None = None,
     *,
     iterations: int | None = None,
@@ -67,7 +67,8 @@ def restore(
         Standard deviation, one or one for each picture: 1 is white, and in files of floats 1, whatever their largest
         number is. `auto` estimates it.
     method : str or Method
-        A name, in any case, such as "fast" or "ladmm"; or a method with its parameters.
+        A name, in any case, such as "fast" or "ladmm"; or a method with its parameters. `auto` is "sources" for frames
+        of stars and spots on a dark sky (FITS, or more than 8 bits) where no denoiser is named, else "fast".
     denoiser : str, path or callable, optional
         A name ("light" by default), a file of weights, or `d(x, sigma)`.
     iterations : int, optional

@@ -25,7 +25,8 @@ PsfScale: TypeAlias = Annotated[
     float | None, typer.Option(help="Size of a PSF pixel in picture pixels (0.25: sampled 4 times as finely).")
 ]
 Denoiser: TypeAlias = Annotated[str, typer.Option(help=f"Denoiser: {_DENOISERS}.")]
-Method: TypeAlias = Annotated[str, typer.Option(help=f"Method: {', '.join(METHODS)}.")]
+AnyDenoiser: TypeAlias = Annotated[str | None, typer.Option(help=f"Denoiser: {_DENOISERS}. Default: light.")]
+Method: TypeAlias = Annotated[str, typer.Option(help=f"Method: auto, {', '.join(METHODS)}.")]
 Boundary: TypeAlias = Annotated[
     str, typer.Option(help="Beyond the border: unknown (no ringing), circular, replicate, reflect or zero.")
 ]

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pnpladmm.cli.options import (
+    AnyDenoiser,
     Boundary,
     Certify,
-    Denoiser,
     Device,
     ElectronsPerCount,
     Gain,
@@ -55,8 +55,8 @@ def restore(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File, or folder for many pictures.")] = None,
     noise: Annotated[str, typer.Option(help=NOISE)] = "auto",
-    method: Method = "fast",
-    denoiser: Denoiser = "light",
+    method: Method = "auto",
+    denoiser: AnyDenoiser = None,
     iterations: Iterations = None,
     certify: Certify = 0,
     strength: Annotated[float, typer.Option(help="Smoothing: 1 is tuned, more is smoother.")] = 1.0,
@@ -108,13 +108,13 @@ def restore(
 def _run(jobs: list[Job], as_json: bool) -> None:
     """Run the jobs one after the other; one that fails does not stop the others."""
     from pnpladmm.jobs import Failure, Interrupted, Skipped, run_jobs
-    from pnpladmm.solvers import Status, method_class
+    from pnpladmm.solvers import Status
 
     console = Console(stderr=True)
     outcomes: list[Outcome] = []
     failures: list[Failure] = []
     skipped: list[Skipped] = []
-    asked = jobs[0].certify > 0 or method_class(jobs[0].method).needs_full_precision
+    asked = jobs[0].certify > 0 or jobs[0].options().method_class.needs_full_precision
     try:
         for outcome in run_jobs(jobs, progress=True):
             if isinstance(outcome, Failure):

@@ -15,7 +15,7 @@ from pnpladmm.tensors import InputError
 
 FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser")
 """Fields of a job that name files it reads; a denoiser may be a name instead."""
-MAPS = ("mask", "variance", "labels", "positions")
+OPEN = ("mask", "variance", "labels", "positions", "denoiser")
 """Those of them that may be left out."""
 NOT_OPTIONS = ("picture", "blur", "output", "psf_scale", "report", "keep_interrupted", "workers", "scheduler")
 """Fields that are no settings of a restoration."""
@@ -34,8 +34,8 @@ class Job:
     blur: str
     output: str
     noise: float | Literal["auto"] = "auto"
-    method: str = "fast"
-    denoiser: str = "light"
+    method: str = "auto"
+    denoiser: str | None = None
     iterations: int | None = None
     certify: int = 0
     strength: float = 1.0
@@ -62,7 +62,7 @@ class Job:
         """Refuse settings that no picture could use; files are looked at when the job runs."""
         for name in ("picture", "blur", "output", *FILES):
             value = getattr(self, name)
-            if not ((isinstance(value, str) and len(value) <= LONGEST_TEXT) or (value is None and name in MAPS)):
+            if not ((isinstance(value, str) and len(value) <= LONGEST_TEXT) or (value is None and name in OPEN)):
                 raise InputError(f"{name} = {shown(value)}: give the name of a file")
         for name in ("report", "keep_interrupted"):
             if not isinstance(getattr(self, name), bool):

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from pnpladmm.jobs.job import Job
+from pnpladmm.restoration.options import AUTO, USUAL
 from pnpladmm.scale import Large, Settings, has_parts, is_zarr, restore_large
 from pnpladmm.scale.done import Tell
 from pnpladmm.scale.run import METHODS
@@ -37,12 +38,14 @@ def run_large(job: Job, tell: Tell | None = None) -> Large:
     other = next((name for name, usual in DEFAULTS.items() if getattr(job, name) != usual), None)
     if other is not None:
         raise InputError(f"{job.picture}: {other.replace('_', '-')} needs the whole picture in memory: leave it out")
-    if job.method.lower() not in METHODS:
+    method = job.method.lower()
+    method = USUAL if method == AUTO else method
+    if method not in METHODS:
         raise InputError(f"{job.picture}: method {job.method} needs the whole picture: in parts, {', '.join(METHODS)}")
     noise = None if job.noise == "auto" else float(job.noise) / 255
     settings = Settings(
-        job.picture, job.blur, noise, job.denoiser, job.iterations, job.strength, job.saturation, job.device,
-        job.method.lower(),
+        job.picture, job.blur, noise, job.denoiser or "light", job.iterations, job.strength, job.saturation,
+        job.device, method,
     )  # fmt: skip
     memory = None if job.memory is None else read_size(job.memory)
     return restore_large(settings, job.output, job.tiles, job.workers or 1, job.scheduler, tell, memory)

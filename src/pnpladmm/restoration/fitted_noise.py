@@ -13,6 +13,7 @@ with `m^2` the wings would decide. A variance map that was given stays, and so d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, sta
     e, m, q, a = e[bright], m[bright], q[bright], a[bright]
     edges = np.geomspace(floor, m.max() * (1 + 1e-9), BINS + 1)
     rows, wanted = [], []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         inside = (m >= low) & (m < high)
         if inside.sum() >= LEAST_NUMBER:
             rows.append((np.median(m[inside]), np.median(q[inside]), np.median(a[inside]), inside.sum()))

@@ -92,15 +92,19 @@ class ResidualCheck:
         return tuple(found)
 
 
-def check_residual(problem: Problem, image: Tensor, is_white: Sequence[bool] = ()) -> tuple[ResidualCheck, ...]:
+def check_residual(
+    problem: Problem, image: Tensor, is_white: Sequence[bool] = (), seen: Tensor | None = None
+) -> tuple[ResidualCheck, ...]:
     """The check for each picture; none where the data term has no `mean_and_precision`.
 
     `image` lies on the problem's own domain. `is_white` says of each picture whether its noise is; by default it is.
+    `seen` is `Hx`, where the method knows it better than the pixels do: stars may stand between them.
     """
     if image.numel() > LARGE:
-        return _check_in_strips(problem, image, is_white)
+        return _check_in_strips(problem, image, is_white, seen)
     y = problem.observed.double()
-    expected = problem.data_term.mean_and_precision(problem.operator.forward(image).double(), y)
+    seen = problem.operator.forward(image) if seen is None else seen
+    expected = problem.data_term.mean_and_precision(seen.double(), y)
     if expected is None:
         return ()
     mean, precision = expected
@@ -110,10 +114,13 @@ def check_residual(problem: Problem, image: Tensor, is_white: Sequence[bool] = (
     return tuple(check_white(w, v, kind) for w, v, kind in zip(white, valid, kinds, strict=True))
 
 
-def _check_in_strips(problem: Problem, image: Tensor, is_white: Sequence[bool]) -> tuple[ResidualCheck, ...]:
+def _check_in_strips(
+    problem: Problem, image: Tensor, is_white: Sequence[bool], seen: Tensor | None
+) -> tuple[ResidualCheck, ...]:
     """The same for large pictures, a few rows at a time; `Hx` is computed in the picture's own dtype."""
     y = problem.observed
-    expected = problem.data_term.mean_and_precision(problem.operator.forward(image), y)
+    seen = problem.operator.forward(image) if seen is None else seen
+    expected = problem.data_term.mean_and_precision(seen, y)
     if expected is None:
         return ()
     mean, precision = (part.expand_as(y) for part in expected)

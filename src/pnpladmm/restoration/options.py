@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +19,9 @@ from pnpladmm.solvers import METHODS, Method, method_class
 from pnpladmm.tensors import InputError, check_positive, type_words
 from pnpladmm.tiling import read_size
 
+AUTO, USUAL, FOR_SOURCES = "auto", "fast", "sources"
+"""The choice by what a picture shows, and the methods that it chooses from."""
+
 NoiseLike: TypeAlias = "float | Sequence[float] | Tensor | np.ndarray[Any, np.dtype[Any]] | Literal['auto']"
 """A standard deviation for pictures in [0, 1], one for each picture, or `auto`."""
 
@@ -28,7 +31,7 @@ class Options:
     """What `restore` takes besides picture, blur and maps; refuses what no picture could use."""
 
     noise: NoiseLike = "auto"
-    method: str | Method[Any] = "fast"
+    method: str | Method[Any] = AUTO
     denoiser: str | Path | Denoiser | None = None
     iterations: int | None = None
     certify: int = 0
@@ -90,6 +93,18 @@ class Options:
     def can_leave_out(self) -> bool:
         """Whether the method can leave pixels out: a Poisson term cannot."""
         return self.gain is None or self.method_class.needs_quadratic
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the picture may decide on the method: nothing was said that only one with a denoiser could do."""
+        asked = self.denoiser is not None or self.iterations is not None or self.certify or self.linear
+        return isinstance(self.method, str) and self.method.lower() == AUTO and not asked
+
+    def decided(self, method: str) -> Options:
+        """The same settings with a method in place of `auto`."""
+        if not isinstance(self.method, str) or self.method.lower() != AUTO:
+            return self
+        return replace(self, method=method, electrons_per_count=None)
 
     def _check_denoiser(self) -> None:
         if isinstance(self.denoiser, str | Path):
@@ -168,8 +183,8 @@ def check_device(device: str | torch.device | None) -> None:
 
 def _class_of(method: Any) -> type[Method[Any]]:
     if isinstance(method, str):
-        return method_class(method)
-    names = ", ".join(METHODS)
+        return method_class(USUAL if method.lower() == AUTO else method)
+    names = ", ".join((AUTO, *METHODS))
     if isinstance(method, type) and issubclass(method, Method):
         raise InputError(f"method is the class {method.__name__}: give one of {names}, or an instance of the class")
     raise InputError(f"method is {type_words(method)}: give one of {names}, or a method")

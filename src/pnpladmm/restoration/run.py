@@ -20,10 +20,10 @@ from pnpladmm.restoration.maps import page_of
 from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
-from pnpladmm.restoration.options import Options
+from pnpladmm.restoration.options import FOR_SOURCES, USUAL, Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
-from pnpladmm.restoration.sources import advice_for_stars, too_wide
+from pnpladmm.restoration.sources import shows_sources, too_wide
 from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
 from pnpladmm.solvers.loop import Callback
@@ -33,6 +33,8 @@ from pnpladmm.tiling import Plan, plan_for, read_size, solve_by
 
 TOLERANCE = 1e-4
 """Relative changes below which a picture counts as done."""
+CHOSEN = "bright spots on a dark sky: restored by the method sources; method fast takes a network instead"
+"""What users are told where the picture decided on the method."""
 CERTIFYING = "certified"
 """The method of the iterations that `certify` asks for: convergence is proved of it."""
 
@@ -64,6 +66,9 @@ def run(
     callback: Callback | None,
 ) -> Restoration:
     """Restore every page and put the results together."""
+    stars = options.is_open and (len(given.picture.pixels) == 1 or not given.together)
+    stars = stars and shows_sources(given.picture, blur)
+    options = options.decided(FOR_SOURCES if stars else USUAL)
     operator = as_operator(operator_of(blur, options.boundary), given.picture.pixels)
     denoiser = chosen_denoiser(options)
     plan = _plan(given, operator, denoiser, options)
@@ -81,7 +86,7 @@ def run(
     if left.shape[1:] != image.shape[1:]:  # the operator changes the size: no picture could replace them
         left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
-    notes, warnings = _words(given.picture, blur, options, done)
+    notes, warnings = _words(given.picture, blur, options, done, stars)
     image = torch.cat([image, left])
     return Restoration(
         **joined([d.result for d in done], image, len(left)),
@@ -99,15 +104,15 @@ def run(
 
 
 def _words(
-    picture: Picture, blur: Blur | LinearOperator, options: Options, done: list[Done]
+    picture: Picture, blur: Blur | LinearOperator, options: Options, done: list[Done], chosen: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The notes and the warnings on all pages, each once."""
     known = blur.notes if isinstance(blur, Blur) else ()
     found = [*picture.notes, *known, *(note for d in done for note in d.notes)]
     damage = [note for note in found if DAMAGE in note]
     notes = [note for note in found if note not in damage]
-    if options.method_class.denoiser_calls and (advice := advice_for_stars(picture, blur)) is not None:
-        notes.append(advice)
+    if chosen:
+        notes.append(CHOSEN)
     hint = picture.metadata.electrons_per_count
     if hint is not None and options.takes_errors_of_file and picture.quality is None:
         notes.append(
@@ -228,7 +233,9 @@ def _restore(
         result = _certified(result.image, prepared, denoiser, options, callback)
     is_jpeg = bool(pages.picture.metadata.jpeg_table)
     white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
-    checks = check_residual(problem, result.image, white)
+    seen = result.state.Hx if options.method_class.models_all_light else None
+    seen = None if seen is None or seen.shape != problem.observed.shape else seen
+    checks = check_residual(problem, result.image, white, seen)
     working = pages.picture.to_linear() if options.linear else pages.picture
     result = returned(result, problem, working.pixels, judged.withdrawn)
     return Done(prepared, result, checks, tuple(notes), judged.warnings)
@@ -272,6 +279,7 @@ def one_run(
 
     The picture is on the problem's own domain and in the numbers of the observation. The notes say how it was divided.
     """
+    options = options.decided(USUAL)
     units = units_for(prepared, options)
     problem, noise, callback = _on_scale(units, prepared, callback)
     method = options.method

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pnpladmm.blur import Blur
@@ -25,6 +26,12 @@ HOT = 0.1
 SHARPEST = 0.25
 """The quantile of the widths that stands for the sharpest sources: others may be double, or galaxies."""
 LARGEST_PART = 2048
+SKY_NOISE, LEAST_SKY = 4.0, 0.5
+"""At least this share of a frame of stars is within so many times the noise of its median; measured in the tests."""
+SPOT, SKY_SPOT = 2.0, 30.0
+"""Sigma in pixels of a filter for spots, and of what is taken off for the sky."""
+OUT, MOST_DARK = 5.0, 0.2
+"""Spots stand out by so many times what the filtered sky scatters; so few of them are dark."""
 
 
 def too_wide(picture: Picture, blur: object) -> str | None:
@@ -45,17 +52,45 @@ def too_wide(picture: Picture, blur: object) -> str | None:
     )
 
 
-def advice_for_stars(picture: Picture, blur: object) -> str | None:
-    """A note where a denoiser, made for photographs, is about to restore a frame of stars; else None."""
-    if picture.format != "FITS" or not isinstance(blur, Blur):
-        return None
+def shows_sources(picture: Picture, blur: object) -> bool:
+    """Whether a picture is bright spots on a dark, smooth sky, so that the method for them suits it.
+
+    A FITS frame is one where much of it is sky, and where bright spots stand out but no dark ones. Other files of more
+    than 8 bits have to show isolated sources as sharp as the PSF allows, too.
+    """
+    if not isinstance(blur, Blur) or picture.dtype == np.uint8 or picture.metadata.jpeg_table:
+        return False
     height, width = blur.size
     reach = max(3, int(np.ceil(fwhm(blur.psf_at(height // 2, width // 2).mean(0).cpu().numpy()))))
     if min(height, width) < 6 * reach:
-        return None
-    if sharpest_sources(picture.pixels[0], reach, None if picture.valid is None else picture.valid[0]) is None:
-        return None
-    return "this looks like a frame of stars: the method sources is made for them and keeps their flux"
+        return False
+    valid = None if picture.valid is None else picture.valid[0]
+    if not _bright_on_dark(picture.pixels[0], valid):
+        return False
+    return picture.format == "FITS" or sharpest_sources(picture.pixels[0], reach, valid) is not None
+
+
+def _bright_on_dark(pixels: Tensor, valid: Tensor | None) -> bool:
+    from scipy.ndimage import gaussian_filter
+
+    levels = pixels[:, :LARGEST_PART, :LARGEST_PART].double().mean(0).cpu().numpy()
+    counts = np.isfinite(levels)
+    if valid is not None:
+        counts &= valid[:, :LARGEST_PART, :LARGEST_PART].all(0).cpu().numpy()
+    if counts.sum() < FEWEST**2:
+        return False
+    levels = np.where(counts, levels, np.median(levels[counts]))
+    try:
+        noise = float(estimate_noise(torch.from_numpy(levels)[None, None]))
+    except InputError:
+        return False
+    if np.mean(np.abs(levels - np.median(levels)) < SKY_NOISE * noise) < LEAST_SKY:
+        return False
+    spots = gaussian_filter(levels, SPOT) - gaussian_filter(levels, SKY_SPOT)
+    spots -= np.median(spots)
+    limit = OUT * 1.4826 * np.median(np.abs(spots))
+    bright, dark = int((spots > limit).sum()), int((spots < -limit).sum())
+    return bright >= FEWEST and dark <= MOST_DARK * bright
 
 
 def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) -> float | None:

@@ -29,6 +29,8 @@ LEAST_SEEN = 0.03
 """The least that is seen of a place, in units of the median, in the choice of the step sizes."""
 APART = 2
 """Points that are nearer than this, in half pixels, are one source."""
+EVEN = 0.2
+"""A source whose centre is this near to a point, in half pixels, is made of the points on both sides of it."""
 TINY = 1e-12
 
 
@@ -191,7 +193,7 @@ class Sources(Method[SourcesState]):
         clarity = _clarity(problem, atoms, precision)
         parts = atoms.parts(light)
         penalty = [self._penalty(atoms, j, parts[j], clarity[j]) for j in range(atoms.sizes)]
-        # Places that hardly anything is seen of, such as those beyond the border, would shorten the steps of all others.
+        # Places of which hardly anything is seen, such as those beyond the border, would shorten all steps.
         seen_by = [c.clamp_min(LEAST_SEEN * _middle(c)) for c in clarity]
         reach = [1 / c if first else part + LEAST_STEP / c for part, c in zip(parts, seen_by, strict=False)]
         level = torch.stack([part.flatten(1).mean(1) for part in reach]).sum(0).view(-1, 1, 1, 1)
@@ -245,7 +247,7 @@ def _level(problem: Problem) -> Tensor:
 def _gathered(points: Tensor) -> Tensor:
     """The light that points have where they make up one source, 0 elsewhere.
 
-    A source is the brightest place within a pixel, with all light around it: four points, those around its centre.
+    A source is the brightest place within a pixel, with all light around it: the points around its centre, mostly four.
     Other points beside it would only make it wider, which upward noise likes: its flux would come out too bright.
     """
     flat = F.pad(points.reshape(-1, 1, *points.shape[-2:]), (1, 1, 1, 1))
@@ -257,7 +259,8 @@ def _gathered(points: Tensor) -> Tensor:
     found = torch.zeros_like(light)
     for rows in (-1, 0, 1):
         for columns in (-1, 0, 1):
-            there = peak & ((down * rows > 0) | (rows == 0)) & ((right * columns > 0) | (columns == 0))
+            there = peak & ((rows == 0) | (down * rows > -EVEN * light))
+            there &= (columns == 0) | (right * columns > -EVEN * light)
             moved = F.pad(torch.where(there, light, 0.0), (1, 1, 1, 1))
             height, width = light.shape[-2:]
             found = torch.maximum(found, moved[..., 1 - rows : 1 - rows + height, 1 - columns : 1 - columns + width])

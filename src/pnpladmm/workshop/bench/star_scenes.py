@@ -75,9 +75,7 @@ def point(shape: tuple[tuple[float, float, float], ...], dy: float, dx: float, r
     edges = np.arange(-reach, reach + 2) - 0.5
     found = np.zeros((2 * reach + 1, 2 * reach + 1))
     for share, sigma_y, sigma_x in shape:
-        rows, columns = (
-            np.diff(0.5 * erf((edges - d) / (np.sqrt(2) * s))) for d, s in ((dy, sigma_y), (dx, sigma_x))
-        )
+        rows, columns = (np.diff(0.5 * erf((edges - d) / (np.sqrt(2) * s))) for d, s in ((dy, sigma_y), (dx, sigma_x)))
         found += share * rows[:, None] * columns
     return found
 
@@ -102,7 +100,7 @@ def scenes(side: int = 256) -> list[Scene]:
     count = int(side * side / 150)
     crowd = np.column_stack([rng.uniform(3, side - 4, (count, 2)), 10 ** rng.uniform(2.3, 5, count)])
     bright = _grid_of_stars(rng, side, 25, 5e3, 1e5)
-    bright[:: 5, 2] = 10 ** rng.uniform(6.1, 6.6, len(bright[::5]))
+    bright[::5, 2] = 10 ** rng.uniform(6.1, 6.6, len(bright[::5]))
     size = rng.uniform(2.5, 6, (len(big), 2))
     galaxies = np.column_stack([big[:, :2], 10 ** rng.uniform(4.5, 5.3, len(big)), size])
     apart = [np.hypot(*(galaxies[:, :2] - star[:2]).T).min() > 1 for star in near]
@@ -148,4 +146,6 @@ def _add(frame: Array, x: float, y: float, flux: float, shape: object) -> None:
     found = flux * point(shape, y - row, x - column, reach)  # type: ignore[arg-type]
     top, left = max(0, row - reach), max(0, column - reach)
     bottom, right = min(frame.shape[0], row + reach + 1), min(frame.shape[1], column + reach + 1)
-    frame[top:bottom, left:right] += found[top - row + reach : bottom - row + reach, left - column + reach : right - column + reach]
+    frame[top:bottom, left:right] += found[
+        top - row + reach : bottom - row + reach, left - column + reach : right - column + reach
+    ]
