@@ -31,6 +31,8 @@ APART = 2
 """Points that are nearer than this, in half pixels, are one source."""
 EVEN = 0.2
 """A source whose centre is this near to a point, in half pixels, is made of the points on both sides of it."""
+NEAR, LINE = 3, 0.55
+"""Lines and areas have more than this share of the strongest light within so many half pixels."""
 TINY = 1e-12
 
 
@@ -249,6 +251,7 @@ def _gathered(points: Tensor) -> Tensor:
 
     A source is the brightest place within a pixel, with all light around it: the points around its centre, mostly four.
     Other points beside it would only make it wider, which upward noise likes: its flux would come out too bright.
+    Where light is as strong as the strongest nearby, it is a line or an area, and no point beside a source.
     """
     flat = F.pad(points.reshape(-1, 1, *points.shape[-2:]), (1, 1, 1, 1))
     taps = torch.tensor(SHARED, dtype=points.dtype, device=points.device)
@@ -264,4 +267,5 @@ def _gathered(points: Tensor) -> Tensor:
             moved = F.pad(torch.where(there, light, 0.0), (1, 1, 1, 1))
             height, width = light.shape[-2:]
             found = torch.maximum(found, moved[..., 1 - rows : 1 - rows + height, 1 - columns : 1 - columns + width])
-    return found.reshape(points.shape)
+    strongest = F.max_pool2d(light, 2 * NEAR + 1, 1, NEAR)
+    return torch.where(light > LINE * strongest, torch.maximum(light, found), found).reshape(points.shape)
