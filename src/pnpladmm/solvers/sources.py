@@ -31,8 +31,8 @@ APART = 2
 """Points that are nearer than this, in half pixels, are one source."""
 EVEN = 0.2
 """A source whose centre is this near to a point, in half pixels, is made of the points on both sides of it."""
-NEAR, LINE = 3, 0.55
-"""Lines and areas have more than this share of the strongest light within so many half pixels."""
+ALONE = 0.25
+"""Around a source that is alone, from one to two pixels, there is less than this share of its light."""
 TINY = 1e-12
 
 
@@ -251,7 +251,7 @@ def _gathered(points: Tensor) -> Tensor:
 
     A source is the brightest place within a pixel, with all light around it: the points around its centre, mostly four.
     Other points beside it would only make it wider, which upward noise likes: its flux would come out too bright.
-    Where light is as strong as the strongest nearby, it is a line or an area, and no point beside a source.
+    Sources that are not alone may be lines or areas: there all points count as they are.
     """
     flat = F.pad(points.reshape(-1, 1, *points.shape[-2:]), (1, 1, 1, 1))
     taps = torch.tensor(SHARED, dtype=points.dtype, device=points.device)
@@ -267,5 +267,7 @@ def _gathered(points: Tensor) -> Tensor:
             moved = F.pad(torch.where(there, light, 0.0), (1, 1, 1, 1))
             height, width = light.shape[-2:]
             found = torch.maximum(found, moved[..., 1 - rows : 1 - rows + height, 1 - columns : 1 - columns + width])
-    strongest = F.max_pool2d(light, 2 * NEAR + 1, 1, NEAR)
-    return torch.where(light > LINE * strongest, torch.maximum(light, found), found).reshape(points.shape)
+    core, around = (F.avg_pool2d(light, 2 * r + 1, 1, r, divisor_override=1) for r in (APART, 2 * APART))
+    alone = peak & (around - core < ALONE * core)
+    alone = F.max_pool2d(alone.to(light), 4 * APART + 1, 1, 2 * APART) > 0
+    return torch.where(alone, found, light).reshape(points.shape)
