@@ -21,7 +21,7 @@ from pnpladmm.blur import as_blur, read_blur
 from pnpladmm.blur.resampling import resampled
 from pnpladmm.pictures import Picture, read_picture
 from pnpladmm.pictures.pixel_scale import PixelScale, on_the_sky
-from pnpladmm.restoration.sources import too_wide
+from pnpladmm.restoration.sources import shows_sources, too_wide
 
 SIZE = (48, 60)
 
@@ -215,15 +215,31 @@ def test_a_psf_that_is_too_wide_for_the_stars_is_told(sigma: float) -> None:
     assert too_wide(Picture.from_array(np.zeros((160, 160), np.float32)), as_blur(right, (160, 160))) is None
 
 
-def test_a_frame_of_stars_is_told_of_the_method_for_stars() -> None:
-    blur = as_blur(blurs.gaussian(1.6), (160, 160))
-    frame = replace(stars(1.6, 0), format="FITS")
-    advice = "the method sources is made for them"
-    assert any(advice in note for note in pl.restore(frame, blur, iterations=2).notes)
-    assert not any(advice in note for note in pl.restore(frame, blur, method="sources", iterations=20).notes)
+def test_frames_of_stars_are_restored_by_the_method_for_stars() -> None:
+    blur, frame = as_blur(blurs.gaussian(1.6), (160, 160)), stars(1.6, 0)
+    assert shows_sources(frame, blur)
+    assert shows_sources(replace(frame, format="FITS"), blur)
+    eight_bits = Picture.from_array((255 * np.asarray(frame.pixels[0, 0]).clip(0, 1)).astype(np.uint8))
+    assert not shows_sources(eight_bits, blur)
     sky = 0.1 + 1e-3 * np.random.default_rng(0).standard_normal((160, 160))
-    flat = replace(Picture.from_array(sky.astype(np.float32)), format="FITS")
-    assert not any(advice in note for note in pl.restore(flat, blur, iterations=2).notes)
+    assert not shows_sources(replace(Picture.from_array(sky.astype(np.float32)), format="FITS"), blur)
+    photograph = skimage.data.camera()[100:260, 100:260].astype(np.float32) / 255
+    seen = blur.operator("replicate").forward(torch.from_numpy(photograph)[None, None])[0, 0].numpy()
+    seen += 0.01 * np.random.default_rng(0).standard_normal(seen.shape).astype(np.float32)
+    for dark in (seen, 1 - seen):
+        assert not shows_sources(replace(Picture.from_array(dark), format="FITS"), blur)
+
+
+def test_what_is_asked_for_decides_on_the_method() -> None:
+    size = (96, 96)
+    blur, frame = as_blur(blurs.gaussian(1.6), size), stars(1.6, 0)
+    frame = replace(frame, pixels=frame.pixels[..., :96, :96].contiguous(), valid=None, format="FITS")
+    found = pl.restore(frame, blur, memory="2GB")
+    assert isinstance(found.method, pl.Sources)
+    assert any("restored by the method sources" in note for note in found.notes)
+    assert isinstance(pl.restore(frame, blur, iterations=2).method, pl.Annealed)
+    assert isinstance(pl.restore(frame, blur, method="FAST", iterations=2).method, pl.Annealed)
+    assert not isinstance(pl.restore(frame, blur, denoiser="tv", iterations=2).method, pl.Sources)
 
 
 def test_photographs_are_not_told_that_the_psf_is_too_wide() -> None:

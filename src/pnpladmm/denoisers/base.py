@@ -92,6 +92,30 @@ class EvaluablePrior(Protocol):
 
 
 @runtime_checkable
+class SplitPrior(Protocol):
+    """A prior `f(x) = total(x) = max <K x, p>` over a set of `p` that one can project onto."""
+
+    norm_squared: float
+    """A bound of `||K||^2`."""
+
+    def analysis(self, x: Tensor, /) -> Tensor:
+        """`K x`, a new tensor whose first axis is the pictures, with one more axis after it."""
+        ...
+
+    def synthesis(self, p: Tensor, /) -> Tensor:
+        """`K^T p`."""
+        ...
+
+    def project(self, p: Tensor, /) -> Tensor:
+        """The nearest `p` of the set; it may write into its argument."""
+        ...
+
+    def total(self, x: Tensor, /) -> Tensor:
+        """`f(x)` of each picture, float64."""
+        ...
+
+
+@runtime_checkable
 class MeasuredCurvature(Protocol):
     """A gradient-step denoiser that can measure how far it is from not being a proximal operator."""
 

@@ -87,6 +87,32 @@ class TotalVariation:
                     break
         return result
 
+    @property
+    def norm_squared(self) -> float:
+        """`||weight grad||^2` is below this."""
+        return 8 * self.weight**2
+
+    def analysis(self, x: Tensor) -> Tensor:
+        """`weight grad x`, (B, 2, C, H, W)."""
+        g = x.new_zeros(len(x), 2, *x.shape[1:])
+        torch.sub(x[..., 1:, :], x[..., :-1, :], out=g[:, 0, ..., :-1, :])
+        torch.sub(x[..., :, 1:], x[..., :, :-1], out=g[:, 1, ..., :, :-1])
+        return g if self.weight == 1 else g.mul_(self.weight)
+
+    def synthesis(self, p: Tensor) -> Tensor:
+        """The adjoint of `analysis`."""
+        x = gradient_adjoint(p.transpose(0, 1))
+        return x if self.weight == 1 else x.mul_(self.weight)
+
+    def project(self, p: Tensor) -> Tensor:
+        """`p / max(1, |p|)` at each pixel."""
+        size = magnitude(p.transpose(0, 1)).clamp_(min=1)
+        return p.div_(size.unsqueeze(1))
+
+    def total(self, x: Tensor) -> Tensor:
+        """`weight TV(x)` of each picture."""
+        return self.weight * magnitude(gradient(x)).double().flatten(1).sum(1)
+
     def prior(self, x: Tensor, v: Tensor | None, sigma: PerPicture) -> Tensor:
         """`sigma^2 weight TV(x)` of each picture."""
         total = magnitude(gradient(x)).double().flatten(1).sum(1)

@@ -33,6 +33,7 @@ class LinearOperator(ABC):
     ============================ ===================================================================================
     `channelwise`                each channel of `A x` depends on the same channel of `x` alone
     `channels_alike`             all channels are mapped alike, so `A` commutes with every mixture of the channels
+    `blurs`                      each pixel of `x` is seen in a few pixels of `A x`, and each of these sees a few
     `recordable`                 `forward` and `adjoint` may be recorded in a CUDA graph
     `steps_per_root_condition`   steps of conjugate gradient that the preconditioner leaves necessary
     `crop_offset`                where the observation lies in `x`, if it is a crop of it
@@ -60,6 +61,9 @@ class LinearOperator(ABC):
     """Each channel of `A x` depends on that channel of `x` alone."""
     channels_alike: bool = False
     """All channels are mapped alike and do not mix: `A` commutes with every mixture of the channels."""
+    blurs: bool = False
+    """Each pixel of `x` is seen in a few pixels of `A x`, about where it lies, as in a blur. Accelerated descent then
+    needs far fewer iterations than a split; it needs more for transforms of which few numbers are measured."""
     recordable: bool = False
     """`forward` and `adjoint` may be recorded in a CUDA graph: after their first call they make no decision in Python
     that depends on values, and never wait for the GPU."""

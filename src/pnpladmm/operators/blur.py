@@ -56,6 +56,7 @@ class SpatiallyVaryingBlur(LinearOperator):
     (1, 3, 16, 16)
     """
 
+    blurs = True
     steps_per_root_condition = 0.25
     compression: Compression | None = None
     """The error of the compression; None for a blur that was not compressed."""

@@ -58,7 +58,7 @@ def shows_sources(picture: Picture, blur: object) -> bool:
     A FITS frame is one where much of it is sky, and where bright spots stand out but no dark ones. Other files of more
     than 8 bits have to show isolated sources as sharp as the PSF allows, too.
     """
-    if not isinstance(blur, Blur) or picture.dtype == np.uint8 or picture.metadata.jpeg_table:
+    if not isinstance(blur, Blur) or np.dtype(picture.dtype) == np.uint8 or picture.metadata.jpeg_table:
         return False
     height, width = blur.size
     reach = max(3, int(np.ceil(fwhm(blur.psf_at(height // 2, width // 2).mean(0).cpu().numpy()))))

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Denoiser, Promise, promise_of
+from pnpladmm.denoisers.base import Denoiser, Promise, SplitPrior, promise_of
 from pnpladmm.solvers.certificate import Theorem
 from pnpladmm.solvers.data_step import DataSolver, DataStep
 from pnpladmm.solvers.ladmm import LADMM
 from pnpladmm.solvers.method import Method, PlugAndPlay, Settings
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.registry import METHODS
-from pnpladmm.solvers.settings import tuned_fast
+from pnpladmm.solvers.settings import convex_weight, tuned_fast
+from pnpladmm.solvers.split_prior import SplitDescent
 from pnpladmm.solvers.state import PlugAndPlayState, Start, start_picture
 from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
@@ -120,8 +121,13 @@ class Annealed(PlugAndPlay[AnnealedState]):
     def for_noise(
         cls, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0, calls: int | None = None
     ) -> Method[Any]:
-        """The method with tuned parameters; for convex priors LADMM, which converges for them and needs no schedule."""
+        """The method with tuned parameters; for convex priors one that converges for them and needs no schedule.
+
+        That is LADMM. For blur and a prior that needs no inner iterations it is accelerated descent.
+        """
         if promise_of(denoiser) is Promise.CONVEX:
+            if problem.operator.blurs and isinstance(denoiser, SplitPrior):
+                return SplitDescent(denoiser, strength**2 * convex_weight(denoiser))
             return LADMM.for_noise(denoiser, problem, sigma, strength, calls)
         return super().for_noise(denoiser, problem, sigma, strength, calls)
 

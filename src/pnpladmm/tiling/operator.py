@@ -38,7 +38,7 @@ class TiledBlur(FromBlur):
     def __init__(self, blur: SpatiallyVaryingBlur, side: int) -> None:
         super().__init__(blur)
         self.side = side
-        self.channels_alike = blur.channels_alike
+        self.channels_alike, self.blurs = blur.channels_alike, blur.blurs
         self.steps_per_root_condition = blur.steps_per_root_condition
         kernel = blur.kernels.shape[-2:]
         rows, columns = (_cut(n, max(side, 2 * k)) for n, k in zip(blur.observed, kernel, strict=True))

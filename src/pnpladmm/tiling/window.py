@@ -36,7 +36,7 @@ class WindowBlur(SpatiallyVaryingBlur):
         self.kernels, self.weights = _used(blur.kernels, weights)
         self.boundary: Boundary = "unknown"
         self.order = blur.order
-        self.channels_alike = blur.channels_alike
+        self.channels_alike, self.blurs = blur.channels_alike, blur.blurs
         self.steps_per_root_condition = blur.steps_per_root_condition
         self.scene = (spans[0][0][1] - spans[0][0][0], spans[1][0][1] - spans[1][0][0])
         self.observed = (rows[1] - rows[0], columns[1] - columns[0])

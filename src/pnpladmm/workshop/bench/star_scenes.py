@@ -6,13 +6,18 @@ rounded to a grid: stars stand anywhere between the pixels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import erf
 
 from pnpladmm.blur import Blur
 from pnpladmm.blur.arrays import Array
+
+Shape: TypeAlias = Sequence[tuple[float, float, float]]
+"""A sum of Gaussians: share of the light, sigma along rows, sigma along columns."""
 
 LEFT = ((0.8, 1.2, 1.2), (0.2, 2.4, 2.4))
 """The PSF at the left border: shares of the light with their sigma along rows and columns, in pixels."""
@@ -70,7 +75,7 @@ class Scene:
         return Blur(torch.from_numpy(kernels)[:, None], torch.from_numpy(weights.copy()))
 
 
-def point(shape: tuple[tuple[float, float, float], ...], dy: float, dx: float, reach: int = REACH) -> Array:
+def point(shape: Shape, dy: float, dx: float, reach: int = REACH) -> Array:
     """A source of light 1 at (dy, dx) from the middle of (2 reach + 1)^2 pixels."""
     edges = np.arange(-reach, reach + 2) - 0.5
     found = np.zeros((2 * reach + 1, 2 * reach + 1))
@@ -80,12 +85,12 @@ def point(shape: tuple[tuple[float, float, float], ...], dy: float, dx: float, r
     return found
 
 
-def galaxy_shape(sigma_y: float, sigma_x: float) -> tuple[tuple[float, float, float], ...]:
+def galaxy_shape(sigma_y: float, sigma_x: float) -> Shape:
     """The sum of Gaussians of a galaxy."""
     return tuple((share, size * sigma_y, size * sigma_x) for share, size in GALAXY)
 
 
-def blurred(shape: tuple[tuple[float, float, float], ...], psf: tuple[tuple[float, float, float], ...]) -> Array:
+def blurred(shape: Shape, psf: Shape) -> Shape:
     """A source seen through a PSF: all pairs."""
     return [(a * b, float(np.hypot(s, u)), float(np.hypot(t, v))) for a, s, t in shape for b, u, v in psf]
 
@@ -139,11 +144,11 @@ def _grid_of_stars(rng: np.random.Generator, side: int, count: int, faintest: fl
     return np.column_stack([places, 10 ** rng.uniform(np.log10(faintest), np.log10(brightest), len(places))])
 
 
-def _add(frame: Array, x: float, y: float, flux: float, shape: object) -> None:
+def _add(frame: Array, x: float, y: float, flux: float, shape: Shape) -> None:
     """Add a source to a frame, with all of it that falls into 4 times the reach."""
     reach = 4 * REACH
     row, column = round(y), round(x)
-    found = flux * point(shape, y - row, x - column, reach)  # type: ignore[arg-type]
+    found = flux * point(shape, y - row, x - column, reach)
     top, left = max(0, row - reach), max(0, column - reach)
     bottom, right = min(frame.shape[0], row + reach + 1), min(frame.shape[1], column + reach + 1)
     frame[top:bottom, left:right] += found[
