@@ -16,6 +16,7 @@ from pnpladmm.restoration.options import NoiseLike, Options, check_callback
 from pnpladmm.restoration.progress import both, progress_bar
 from pnpladmm.restoration.result import Restoration
 from pnpladmm.restoration.run import run
+from pnpladmm.restoration.target import reconvolved
 from pnpladmm.solvers import Method
 from pnpladmm.solvers.loop import Callback
 
@@ -42,6 +43,7 @@ def restore(
     labels: Any = None,
     positions: Any = None,
     psf_scale: float | None = None,
+    target_psf: BlurLike | None = None,
     axes: str | None = None,
     device: str | torch.device | None = None,
     memory: int | float | str | None = None,
@@ -97,6 +99,8 @@ def restore(
     psf_scale : float, optional
         Size of a pixel of the PSF in pixels of the picture, such as 0.25 for a PSF sampled four times as finely. If not
         given, the sizes that the headers of both files state are compared.
+    target_psf : path, array or Blur, optional
+        The PSF that the restored picture is to have: it is blurred with that at the end.
     axes : str, optional
         The axes of an array, such as "BHWC", where its shape does not say.
     device : str or torch.device, optional
@@ -150,7 +154,8 @@ def restore(
         memory=memory,
         tiles=tiles,
     )
-    return restore_with(options, picture, blur, mask, variance, labels, positions, psf_scale, axes, progress, callback)
+    maps = (mask, variance, labels, positions, psf_scale, target_psf)
+    return restore_with(options, picture, blur, *maps, axes, progress, callback)
 
 
 def restore_with(
@@ -162,6 +167,7 @@ def restore_with(
     labels: Any = None,
     positions: Any = None,
     psf_scale: float | None = None,
+    target_psf: BlurLike | None = None,
     axes: str | None = None,
     progress: bool = False,
     callback: Callback | None = None,
@@ -173,6 +179,8 @@ def restore_with(
     known = blur_for(blur, given.picture, labels, positions, psf_scale)
     inputs = (given, known, dead, variance_map(variance, given, options.takes_errors_of_file), options)
     if not progress:
-        return run(*inputs, callback)
-    with progress_bar(Path(given.picture.name).name, (options.iterations or 8) + options.certify) as show:
-        return run(*inputs, both(show, callback))
+        found = run(*inputs, callback)
+    else:
+        with progress_bar(Path(given.picture.name).name, (options.iterations or 8) + options.certify) as show:
+            found = run(*inputs, both(show, callback))
+    return found if target_psf is None else reconvolved(found, target_psf)

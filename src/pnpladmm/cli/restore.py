@@ -73,6 +73,9 @@ def restore(
     labels: Labels = None,
     positions: Positions = None,
     psf_scale: PsfScale = None,
+    target_psf: Annotated[
+        Path | None, typer.Option(help="PSF that the restored picture is to have: it is blurred with it at the end.")
+    ] = None,
     device: Device = None,
     memory: Memory = None,
     tiles: Tiles = None,

@@ -13,13 +13,13 @@ from pnpladmm.pictures.selection import without_selection
 from pnpladmm.restoration import Options
 from pnpladmm.tensors import InputError
 
-FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser")
+FILES = ("picture", "blur", "mask", "variance", "labels", "positions", "denoiser", "target_psf")
 """Fields of a job that name files it reads; a denoiser may be a name instead."""
-OPEN = ("mask", "variance", "labels", "positions", "denoiser")
+OPEN = ("mask", "variance", "labels", "positions", "denoiser", "target_psf")
 """Those of them that may be left out."""
 NOT_OPTIONS = ("picture", "blur", "output", "psf_scale", "report", "keep_interrupted", "workers", "scheduler")
 """Fields that are no settings of a restoration."""
-FOR_BLUR_AND_MAPS = ("mask", "variance", "labels", "positions", "psf_scale")
+FOR_BLUR_AND_MAPS = ("mask", "variance", "labels", "positions", "psf_scale", "target_psf")
 """Fields that `restore_with` takes beside the options."""
 
 
@@ -50,6 +50,7 @@ class Job:
     labels: str | None = None
     positions: str | None = None
     psf_scale: float | None = None
+    target_psf: str | None = None
     device: str | None = None
     memory: int | float | str | None = None
     tiles: int | None = None

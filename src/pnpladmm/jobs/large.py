@@ -18,6 +18,7 @@ FROM_BYTES = 1 << 29
 DEFAULTS = {
     "certify": 0, "boundary": "unknown", "mask": None, "gain": None, "electrons_per_count": None,
     "background": 0.0, "variance": None, "linear": False, "labels": None, "positions": None, "psf_scale": None,
+    "target_psf": None,
     "report": False,
 }  # fmt: skip
 """What else `restore` can do needs the whole picture."""

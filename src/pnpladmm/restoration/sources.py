@@ -30,6 +30,8 @@ SKY_NOISE, LEAST_SKY = 4.0, 0.5
 """At least this share of a frame of stars is within so many times the noise of its median; measured in the tests."""
 SPOT, SKY_SPOT = 2.0, 30.0
 """Sigma in pixels of a filter for spots, and of what is taken off for the sky."""
+CLIPPED = 20.0
+"""Times the noise."""
 OUT, MOST_DARK = 5.0, 0.2
 """Spots stand out by so many times what the filtered sky scatters; so few of them are dark."""
 
@@ -84,8 +86,11 @@ def _bright_on_dark(pixels: Tensor, valid: Tensor | None) -> bool:
         noise = float(estimate_noise(torch.from_numpy(levels)[None, None]))
     except InputError:
         return False
-    if np.mean(np.abs(levels - np.median(levels)) < SKY_NOISE * noise) < LEAST_SKY:
+    levels = levels - np.median(levels)
+    if np.mean(np.abs(levels) < SKY_NOISE * noise) < LEAST_SKY:
         return False
+    # Bright stars would lift the sky around them, which would be dark spots then.
+    levels = levels.clip(-CLIPPED * noise, CLIPPED * noise)
     spots = gaussian_filter(levels, SPOT) - gaussian_filter(levels, SKY_SPOT)
     spots -= np.median(spots)
     limit = OUT * 1.4826 * np.median(np.abs(spots))

@@ -19,6 +19,7 @@ BENCHMARKS = {
     "parameters": "Radius, length, angle and width found in blurred pictures.",
     "blind": "Score blind estimates of the blur: real shake, and simulated shake that changes over the picture.",
     "real": "Restore pictures as files hold them: JPEG, wrong PSFs, camera shake.",
+    "stars": "Restore frames of stars: flux, places and structure, against Richardson-Lucy.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
     "scale": "Measure time and memory of large pictures, in tiles and in parts, and of many pictures.",
     "seams": "Compare pictures restored in tiles with the same restored undivided.",

@@ -102,8 +102,9 @@ def scenes(side: int = 256) -> list[Scene]:
     few = _grid_of_stars(rng, side, 64, 2e3, 1e5)
     near = few[rng.random(len(few)) < 0.6]
     big = few[rng.random(len(few)) < 0.2]
-    count = int(side * side / 150)
-    crowd = np.column_stack([rng.uniform(3, side - 4, (count, 2)), 10 ** rng.uniform(2.3, 5, count)])
+    wide = side * 8 // 5  # few stars of a crowd are isolated
+    count = wide * wide // 150
+    crowd = np.column_stack([rng.uniform(3, wide - 4, (count, 2)), 10 ** rng.uniform(2.3, 5, count)])
     bright = _grid_of_stars(rng, side, 25, 5e3, 1e5)
     bright[::5, 2] = 10 ** rng.uniform(6.1, 6.6, len(bright[::5]))
     size = rng.uniform(2.5, 6, (len(big), 2))
@@ -112,7 +113,7 @@ def scenes(side: int = 256) -> list[Scene]:
     none = np.zeros((0, 5))
     return [
         make_scene("isolated", side, isolated, none, 1),
-        make_scene("crowded", side, crowd, none, 2),
+        make_scene("crowded", wide, crowd, none, 2),
         make_scene("galaxies", side, near[apart], galaxies, 3),
         make_scene("saturated", side, bright, none, 4),
     ]
