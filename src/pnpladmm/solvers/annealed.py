@@ -127,7 +127,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
         """
         if promise_of(denoiser) is Promise.CONVEX:
             if problem.operator.blurs and isinstance(denoiser, SplitPrior):
-                return SplitDescent(denoiser, strength**2 * convex_weight(denoiser))
+                return SplitDescent(denoiser, torch.full_like(sigma, strength**2 * convex_weight(denoiser)))
             return LADMM.for_noise(denoiser, problem, sigma, strength, calls)
         return super().for_noise(denoiser, problem, sigma, strength, calls)
 
