@@ -35,12 +35,13 @@ def test_results_follow_scale_and_offset(denoiser: str) -> None:
     if denoiser == "drunet" and not is_installed("drunet"):
         pytest.skip("the large weights are not installed")
     y = frame()
-    expected = restored(y, denoiser=denoiser, iterations=4)
+    calls = 20 if denoiser == "tv" else 4  # its iterations are short
+    expected = restored(y, denoiser=denoiser, iterations=calls)
     size = np.abs(expected).max()
     assert np.abs(expected - y).max() > 0.05  # it does something
     moves = [(1e-6, 0.0), (1e6, 0.0), (1.0, 1000.0), (1.0, -1.0), (0.37, -0.2)]
     for scale, offset in moves[2:4] if denoiser == "drunet" else moves:
-        there = restored(scale * y + offset, denoiser=denoiser, iterations=4)
+        there = restored(scale * y + offset, denoiser=denoiser, iterations=calls)
         assert np.abs((there - offset) / scale - expected).max() < 1e-3 * size, (scale, offset)
 
 
