@@ -169,7 +169,7 @@ def test_the_command_writes_history_and_leaves_the_rest(tmp_path: Path, run: Run
         assert not np.array_equal(old["SCI", 2].data, new["SCI", 2].data)
         told = " ".join(new["SCI", 2].header["HISTORY"])
         assert "restored by pnpladmm" in told
-        assert "method LADMM, 2 iterations" in told
+        assert "method SplitDescent, 2 iterations" in told
         assert "noise 2 in the numbers of the file (variance map)" in told
         assert "errors beside the picture are those before" in told
         assert "HISTORY" not in new["SCI", 1].header
