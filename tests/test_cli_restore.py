@@ -101,7 +101,7 @@ def test_stacks_go_page_by_page_and_reports_are_written(run: Run, files: Path) -
     page = (files / "out.tif.report" / "report.html").read_text()
     assert "Certificate" in page
     told = json.loads((files / "out.tif.report" / "report.json").read_text())
-    assert told["parameters"]["method"] == "LADMM"
+    assert told["parameters"]["method"] == "SplitDescent"
     assert told["noise"] == pytest.approx(2)
     drawings = page.count("data:image/svg+xml")
     assert drawings == 2  # relative change, objective
