@@ -36,7 +36,7 @@ def problem(seed: int) -> Problem:
     height, width = (int(n) for n in rng.integers(1, 33, 2))
     kind = str(rng.choice(["flat", "steps", "smooth", "noise", "points"]))
     truth = _scene(kind, height, width, rng)
-    kernel = _kernel(rng)
+    shape, kernel = _kernel(rng)
     blurred = convolve(truth, kernel, mode="reflect")
     level = float(rng.choice([0.0, 0.5, 2.0, 10.0, 40.0])) / 255
     given = blurred + level * rng.standard_normal(blurred.shape)
@@ -54,7 +54,7 @@ def problem(seed: int) -> Problem:
             given, truth = given * scale, truth * scale
         if rng.random() < 0.1:
             given[rng.integers(height), rng.integers(width)] = rng.choice([np.nan, 1e6])
-    words = f"seed {seed}: {kind} {height}x{width} {store}, noise {255 * level:g}, told {told and 255 * told}"
+    words = f"seed {seed}: {kind} {height}x{width} {store}, {shape}, noise {255 * level:g}, told {255 * (told or 0):g}"
     return Problem(words, given, truth, kernel, told)
 
 
@@ -74,15 +74,18 @@ def _scene(kind: str, height: int, width: int, rng: np.random.Generator) -> Arra
     return noise if kind == "noise" else np.clip(0.5 + 3 * (gaussian_filter(noise, 3) - 0.5), 0, 1)
 
 
-def _kernel(rng: np.random.Generator) -> Array:
+def _kernel(rng: np.random.Generator) -> tuple[str, Array]:
     kind = rng.integers(4)
     if kind == 0:
-        return np.pad([[1.0]], 1)
+        return "no blur", np.pad([[1.0]], 1)
     if kind == 1:
-        return gaussian(float(rng.uniform(0.5, 2))).numpy()
+        width = float(rng.uniform(0.5, 2))
+        return f"gaussian {width:.1f}", gaussian(width).numpy()
     if kind == 2:
-        return defocus(float(rng.uniform(1, 3))).numpy()
-    return motion(float(rng.uniform(2, 9)), float(rng.uniform(0, 180))).numpy()
+        radius = float(rng.uniform(1, 3))
+        return f"disc {radius:.1f}", defocus(radius).numpy()
+    length = float(rng.uniform(2, 9))
+    return f"motion {length:.1f}", motion(length, float(rng.uniform(0, 180))).numpy()
 
 
 def outcome(one: Problem) -> tuple[str, float]:
