@@ -21,6 +21,7 @@ from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
 from pnpladmm.restoration.options import FOR_SOURCES, USUAL, Options
+from pnpladmm.restoration.plausible import mostly_noise, no_blur
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined
 from pnpladmm.restoration.sources import shows_sources, too_wide
@@ -118,12 +119,12 @@ def _words(
         notes.append(
             f"its header states a gain of {hint:g}: electrons_per_count={hint:g} would use it, if it still holds"
         )
-    wide = too_wide(picture, blur)
+    found_before = [no_blur(blur), too_wide(picture, blur)]
     warnings = [
         *damage,
         *(status.sentence for d in done for status in d.result.statuses if status.failed),
         *(warning for d in done for warning in d.warnings),
-        *([wide] if wide else []),
+        *(words for words in found_before if words),
         *(problem for d in done for problem in d.problems),
     ]
     return tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(warnings))
@@ -236,9 +237,11 @@ def _restore(
     seen = result.state.Hx if options.method_class.models_all_light else None
     seen = None if seen is None or seen.shape != problem.observed.shape else seen
     checks = check_residual(problem, result.image, white, seen)
+    noise_only = mostly_noise(problem, prepared.model)
     working = pages.picture.to_linear() if options.linear else pages.picture
     result = returned(result, problem, working.pixels, judged.withdrawn)
-    return Done(prepared, result, checks, tuple(notes), judged.warnings)
+    warnings = judged.warnings + ((noise_only,) if noise_only else ())
+    return Done(prepared, result, checks, tuple(notes), warnings)
 
 
 def _with_fitted_noise(
