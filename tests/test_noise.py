@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -69,7 +71,9 @@ def test_a_wrong_psf_is_noticed() -> None:
 
 def test_wrong_noise_levels_are_noticed() -> None:
     assert any("noise is stronger" in p for p in residual(0.04, 0.02, 1.5, 1.5).problems)
-    assert any("weaker" in p for p in residual(0.01, 0.02, 1.5, 1.5).problems)
+    too_small = residual(0.01, 0.02, 1.5, 1.5)
+    assert any("weaker" in p for p in too_small.problems)
+    assert replace(too_small, estimated=True).problems == ()
 
 
 def test_a_large_residual_is_looked_at_in_strips_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:

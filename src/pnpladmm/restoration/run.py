@@ -234,9 +234,10 @@ def _restore(
         result = _certified(result.image, prepared, denoiser, options, callback)
     is_jpeg = bool(pages.picture.metadata.jpeg_table)
     white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
-    seen = result.state.Hx if options.method_class.models_all_light else None
-    seen = None if seen is None or seen.shape != problem.observed.shape else seen
-    checks = check_residual(problem, result.image, white, seen)
+    hx = result.state.Hx if options.method_class.models_all_light else None
+    hx = None if hx is None or hx.shape != problem.observed.shape else hx
+    estimated = prepared.model.source == "estimated"
+    checks = tuple(replace(c, estimated=estimated) for c in check_residual(problem, result.image, white, hx))
     noise_only = mostly_noise(problem, prepared.model)
     working = pages.picture.to_linear() if options.linear else pages.picture
     result = returned(result, problem, working.pixels, judged.withdrawn)
