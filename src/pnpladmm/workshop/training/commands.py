@@ -246,6 +246,18 @@ def prune(
     prune_file(weights, folder, out, whole_numbers("--hidden", hidden), crops)
 
 
+@app.command()
+def compact(
+    weights: Annotated[Path, typer.Argument(help="Weight file, float16.")],
+    out: Annotated[Path, typer.Argument(help="Weight file to write, ending in .safetensors.")],
+    bits: Annotated[int, _option("Bits of mantissa that large tensors keep.")] = 4,
+) -> None:
+    """Round the large tensors of a weight file, so that packages compress it better."""
+    from pnpladmm.workshop.training.compact import compact_file
+
+    compact_file(weights, out, bits)
+
+
 def numbers(option: str, text: str) -> tuple[float, ...]:
     """`1,0.5` as (1.0, 0.5)."""
     try:
