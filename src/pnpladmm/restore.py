@@ -72,7 +72,8 @@ def restore(
         A name, in any case, such as "fast" or "ladmm"; or a method with its parameters. `auto` is "sources" for frames
         of stars and spots on a dark sky (FITS, or more than 8 bits) where no denoiser is named, else "fast".
     denoiser : str, path or callable, optional
-        A name ("light" by default), a file of weights, or `d(x, sigma)`.
+        A name, a file of weights, or `d(x, sigma)`. If None, a network that was trained for such a picture:
+        "light-photo" for 8-bit pictures, "light-exact" for others, "light" where the picture is more than blurred.
     iterations : int, optional
         Denoiser calls of `fast` (8), or the largest number of iterations of the others.
     certify : int

@@ -25,7 +25,13 @@ PsfScale: TypeAlias = Annotated[
     float | None, typer.Option(help="Size of a PSF pixel in picture pixels (0.25: sampled 4 times as finely).")
 ]
 Denoiser: TypeAlias = Annotated[str, typer.Option(help=f"Denoiser: {_DENOISERS}.")]
-AnyDenoiser: TypeAlias = Annotated[str | None, typer.Option(help=f"Denoiser: {_DENOISERS}. Default: light.")]
+AnyDenoiser: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Denoiser: {_DENOISERS}. If not given: light-photo for 8-bit pictures, light-exact for others, light "
+        "where the picture is more than blurred or a certificate is asked for.",
+    ),
+]
 Method: TypeAlias = Annotated[str, typer.Option(help=f"Method: auto, {', '.join(METHODS)}.")]
 Boundary: TypeAlias = Annotated[
     str, typer.Option(help="Beyond the border: unknown (no ringing), circular, replicate, reflect or zero.")

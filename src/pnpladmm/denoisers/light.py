@@ -49,6 +49,8 @@ def _blocks(width: int, hidden: int, count: int) -> nn.Sequential:
     return nn.Sequential(*(Block(width, hidden) for _ in range(count)))
 
 
+@shipped_network("light-photo", color="light_photo_color.safetensors")
+@shipped_network("light-exact", color="light_exact_color.safetensors")
 @shipped_network("light", color="light_color.safetensors", grey="light_grey.safetensors")
 class LightNet(Network):
     """The network for `channels` picture channels; sides must be multiples of `stride`."""

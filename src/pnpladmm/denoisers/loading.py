@@ -11,7 +11,7 @@ import torch
 
 from pnpladmm.denoisers.architecture import Network
 from pnpladmm.denoisers.base import Denoiser, OwnSettings, Promise
-from pnpladmm.denoisers.building import build_network, read_network
+from pnpladmm.denoisers.building import build_network
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
 from pnpladmm.denoisers.network import SIGMA_MAX, NetworkDenoiser
 from pnpladmm.denoisers.registry import DENOISERS
@@ -117,16 +117,22 @@ def _networks(name_or_path: str | Path) -> tuple[str, dict[int, Network], OwnSet
     """The name, the networks by their number of channels, and the settings of weights that have some of their own."""
     if str(name_or_path) in SHIPPED:
         name = str(name_or_path)
-        return name, {channels: read_network(path) for channels, path in weight_files(name).items()}, {}
+        read = {channels: _network_of(path) for channels, path in weight_files(name).items()}
+        return name, {channels: network for channels, (network, _) in read.items()}, read[3][1]
     path = Path(name_or_path)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"{name_or_path}: no such network: give one of {', '.join(SHIPPED)}, or a file ending in "
             f"{', '.join(SUFFIXES)}"
         )
+    network, settings = _network_of(path)
+    return path.stem, {network.channels: network}, settings
+
+
+def _network_of(path: Path) -> tuple[Network, OwnSettings]:
+    """The network of a weight file, and the settings that came with it."""
     tensors, metadata = read_tensors(path)
-    network = build_network(tensors, str(path))
-    return path.stem, {network.channels: network}, _own_settings(metadata, path)
+    return build_network(tensors, str(path)), _own_settings(metadata, path)
 
 
 def _own_settings(metadata: Mapping[str, str], path: Path) -> OwnSettings:

@@ -17,6 +17,7 @@ from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.restoration.fitted_noise import FIRST_RUNS, FIRST_SHARE, Counts, LightNoise, fitted, gentle
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
+from pnpladmm.restoration.network_choice import WORDS, network_for
 from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
@@ -71,7 +72,7 @@ def run(
     stars = stars and shows_sources(given.picture, blur)
     options = options.decided(FOR_SOURCES if stars else USUAL)
     operator = as_operator(operator_of(blur, options.boundary), given.picture.pixels)
-    denoiser = chosen_denoiser(options)
+    denoiser, words = chosen_denoiser(given.picture, operator, options)
     plan = _plan(given, operator, denoiser, options)
     operator = operator if plan is None else plan.operator(operator)
     uncertainty = blur.uncertainty if isinstance(blur, Blur) else None
@@ -88,6 +89,7 @@ def run(
         left = image[:0]
     noise = torch.cat([d.prepared.noise for d in done])
     notes, warnings = _words(given.picture, blur, options, done, stars)
+    notes = (*notes, *words)
     image = torch.cat([image, left])
     return Restoration(
         **joined([d.result for d in done], image, len(left)),
@@ -147,18 +149,23 @@ def certify_from(
     return solve(problem, method, iterations, TOLERANCE, start=start, callback=callback)
 
 
-def chosen_denoiser(options: Options) -> Denoiser:
-    """The denoiser; networks whose iterations are to converge compute in float32.
+def chosen_denoiser(picture: Picture, operator: LinearOperator, options: Options) -> tuple[Denoiser, tuple[str, ...]]:
+    """The denoiser, and a note where it was chosen for the picture.
 
-    The rounding of float16 changes a picture by 1e-4 at each iteration.
+    Networks whose iterations are to converge compute in float32: the rounding of float16 changes a picture by 1e-4 at
+    each iteration.
     """
     denoiser = options.denoiser
-    if denoiser is None or isinstance(denoiser, str | Path):
+    words: tuple[str, ...] = ()
+    if denoiser is None:
+        denoiser = network_for(picture, operator, options)
+        words = tuple(text for name, text in WORDS.items() if name == denoiser)
+    if isinstance(denoiser, str | Path):
         precise = options.certify or options.method_class.needs_full_precision
         precision = torch.float32 if precise else None
         device = None if options.device is None else str(options.device)
-        return load_denoiser(denoiser or "light", device, precision)
-    return denoiser
+        return load_denoiser(denoiser, device, precision), words
+    return denoiser, words
 
 
 def _pages(

@@ -102,11 +102,16 @@ def rows_of(table: Table, name: str, denoiser: object) -> dict[str, Levels]:
 
 
 def tuned_fast(denoiser: object, calls: int, sigma: Tensor) -> dict[str, Tensor]:
-    """The annealed method's parameters for a number of calls, interpolated between the tuned numbers of calls."""
-    if f"fast-{calls}" in rows_of(shipped_settings(), name_of(denoiser), denoiser):
+    """The annealed method's parameters for a number of calls, interpolated between the tuned numbers of calls.
+
+    A network that was trained in the loop has parameters for the calls that it was trained with, and for no others.
+    """
+    own = sorted(int(key.removeprefix("fast-")) for key in settings_of(denoiser) if key.startswith("fast-"))
+    known = own or FAST_CALLS
+    if calls in own or (not own and f"fast-{calls}" in rows_of(shipped_settings(), name_of(denoiser), denoiser)):
         return tuned(denoiser, f"fast-{calls}", sigma)
-    low = max((n for n in FAST_CALLS if n <= calls), default=FAST_CALLS[0])
-    high = min((n for n in FAST_CALLS if n >= calls), default=FAST_CALLS[-1])
+    low = max((n for n in known if n <= calls), default=known[0])
+    high = min((n for n in known if n >= calls), default=known[-1])
     few, many = (tuned(denoiser, f"fast-{n}", sigma) for n in (low, high))
     share = math.log(calls / low) / math.log(high / low) if low < high else 0.0
     pairs = (_completed([a, b]) for a, b in zip(_by_picture(few), _by_picture(many), strict=True))

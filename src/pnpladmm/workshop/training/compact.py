@@ -1,6 +1,6 @@
-"""Smaller files: the large tensors of float16 weights with fewer digits, so that a package compresses them by a third.
+"""Smaller files: large tensors of float16 weights with fewer digits, which a package compresses by a third.
 
-A float16 has 10 bits of mantissa. With 4 of them in the tensors of more than `LARGE` numbers, a `light` network denoises
+A float16 has 10 bits of mantissa. With 4 of them in tensors of more than `LARGE` numbers, a `light` network denoises
 equally well to 0.01 dB, and its file shrinks from 9.5 to 6.5 MB in a wheel.
 """
 
