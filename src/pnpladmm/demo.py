@@ -20,6 +20,7 @@ from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.pictures import write_png
 from pnpladmm.report import Section, write_report
 from pnpladmm.restoration import Restoration
+from pnpladmm.restoration.network_choice import DENOISER
 from pnpladmm.restoration.noise import check_residual
 from pnpladmm.restoration.progress import progress_bar
 from pnpladmm.restoration.run import certify_from
@@ -74,7 +75,7 @@ class Step:
 
 
 def run_demo(
-    folder: Path, denoiser: str = "light", iterations: int = 20, size: int = SIZE, progress: bool = False
+    folder: Path, denoiser: str | None = None, iterations: int = 20, size: int = SIZE, progress: bool = False
 ) -> tuple[Step, ...]:
     """Blur a picture, restore it as a user would, then with certified iterations; write pictures and a report.
 
@@ -83,8 +84,8 @@ def run_demo(
     folder : Path
         Where `sharp.png`, `blurred.png`, `restored.png`, `certified.png`, `before_after.png`, `blur.png` and the report
         are written.
-    denoiser : str
-        The prior.
+    denoiser : str, optional
+        The prior; if None, `restore` chooses, and the certified iterations have `light`.
     iterations : int
         The largest number of certified iterations.
     size : int
@@ -100,7 +101,7 @@ def run_demo(
     demo = make_demo(size)
     blurred, blur = demo.problem.observed, demo.blur
     restored = restore(blurred, blur, denoiser=denoiser, progress=progress)
-    certified = _certified(restored, denoiser, iterations, progress)
+    certified = _certified(restored, denoiser or DENOISER, iterations, progress)
     steps = (
         Step("blurred", _quality(blurred, demo)),
         Step("restored", _quality(restored.image, demo), restored),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pnpladmm.cli.options import Denoiser
+from pnpladmm.cli.options import AnyDenoiser
 from pnpladmm.files import check_writable
 
 app = typer.Typer()
@@ -17,7 +17,7 @@ app = typer.Typer()
 @app.command(epilog="Example: [bold]pnpladmm demo --out demo --denoiser tv[/bold]")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the report.")] = Path("demo"),
-    denoiser: Denoiser = "light",
+    denoiser: AnyDenoiser = None,
     iterations: Annotated[int, typer.Option(min=1, help="The largest number of certified iterations.")] = 20,
 ) -> None:
     """Blur a picture in four ways at once, restore it, and write pictures and a report."""
