@@ -56,7 +56,7 @@ def expected(scene):
 
 
 def test_zarr_is_restored_as_by_the_tiles_of_restore(scene, expected):
-    whole = pl.restore(scene / "in.tif", scene / "psf.npy", noise=0.01, iterations=2, tiles=192)
+    whole = pl.restore(scene / "in.tif", scene / "psf.npy", noise=0.01, iterations=2, tiles=192, denoiser="light")
     assert expected.dtype == np.uint16
     np.testing.assert_allclose(np.asarray(whole).astype(int), expected[0].astype(int), atol=3)
     assert not (scene / "expected.zarr.tiles").exists()
@@ -144,7 +144,7 @@ def test_hot_pixels_are_found_as_in_memory(scene, tmp_path):
     np.save(tmp_path / "hot.npy", samples)
     given = settings(scene, picture=str(tmp_path / "hot.npy"))
     done = restore_large(given, tmp_path / "out.npy", side=192)
-    whole = pl.restore(tmp_path / "hot.npy", scene / "psf.npy", noise=0.01, iterations=2, tiles=192)
+    whole = pl.restore(tmp_path / "hot.npy", scene / "psf.npy", noise=0.01, iterations=2, tiles=192, denoiser="light")
     words = next(note for note in whole.notes if "single pixels stand out" in note)
     assert words in done.done.notes
     assert words.startswith("3 ")
@@ -154,9 +154,9 @@ def test_hot_pixels_are_found_as_in_memory(scene, tmp_path):
 @pytest.mark.parametrize(("side", "noise", "withdrawn"), [(15, 0.01, True), (5, 0.003, False)])
 def test_a_wrong_psf_or_noise_has_the_same_consequences_as_in_memory(scene, tmp_path, side, noise, withdrawn):
     np.save(tmp_path / "given.npy", np.ones((side, side)) / side**2)
-    given = settings(scene, blur=str(tmp_path / "given.npy"), noise=noise, iterations=4)
+    given = settings(scene, blur=str(tmp_path / "given.npy"), noise=noise, iterations=4, denoiser="light")
     done = restore_large(given, tmp_path / "out.npy", side=256)
-    whole = pl.restore(scene / "in.tif", tmp_path / "given.npy", noise=noise, iterations=4)
+    whole = pl.restore(scene / "in.tif", tmp_path / "given.npy", noise=noise, iterations=4, denoiser="light")
     assert (done.done.status is pl.Status.WITHDRAWN) is withdrawn is (whole.status is pl.Status.WITHDRAWN)
     assert done.noise == pytest.approx(float(whole.noise), rel=0.2)
     assert done.noise > 1.3 * noise

@@ -73,7 +73,7 @@ def restore(
         of stars and spots on a dark sky (FITS, or more than 8 bits) where no denoiser is named, else "fast".
     denoiser : str, path or callable, optional
         A name, a file of weights, or `d(x, sigma)`. If None, a network that was trained for such a picture:
-        "light-photo" for 8-bit pictures, "light-exact" for others, "light" where the picture is more than blurred.
+        "light-photo" for JPEGs, "light-exact" for others, "light" where the picture is more than blurred.
     iterations : int, optional
         Denoiser calls of `fast` (8), or the largest number of iterations of the others.
     certify : int

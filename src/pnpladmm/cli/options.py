@@ -28,7 +28,7 @@ Denoiser: TypeAlias = Annotated[str, typer.Option(help=f"Denoiser: {_DENOISERS}.
 AnyDenoiser: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help=f"Denoiser: {_DENOISERS}. If not given: light-photo for 8-bit pictures, light-exact for others, light "
+        help=f"Denoiser: {_DENOISERS}. If not given: light-photo for JPEGs, light-exact for other pictures, light "
         "where the picture is more than blurred or a certificate is asked for.",
     ),
 ]

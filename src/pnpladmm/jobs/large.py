@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import numpy as np
-
 from pnpladmm.jobs.job import Job
-from pnpladmm.restoration.network_choice import DENOISER, trained_network
+from pnpladmm.restoration.network_choice import DENOISER, EXACT
 from pnpladmm.restoration.options import AUTO, USUAL
-from pnpladmm.scale import Large, Settings, has_parts, is_zarr, open_source, restore_large
+from pnpladmm.scale import Large, Settings, has_parts, is_zarr, restore_large
 from pnpladmm.scale.done import Tell
 from pnpladmm.scale.run import METHODS
 from pnpladmm.tensors import InputError
@@ -47,20 +45,12 @@ def run_large(job: Job, tell: Tell | None = None) -> Large:
     if method not in METHODS:
         raise InputError(f"{job.picture}: method {job.method} needs the whole picture: in parts, {', '.join(METHODS)}")
     noise = None if job.noise == "auto" else float(job.noise) / 255
-    denoiser = job.denoiser or _network(Path(job.picture), method)
+    denoiser = job.denoiser or (EXACT if method == USUAL else DENOISER)
     settings = Settings(
         job.picture, job.blur, noise, denoiser, job.iterations, job.strength, job.saturation, job.device, method
     )
     memory = None if job.memory is None else read_size(job.memory)
     return restore_large(settings, job.output, job.tiles, job.workers or 1, job.scheduler, tell, memory)
-
-
-def _network(path: Path, method: str) -> str:
-    """The network that a picture in memory would get."""
-    if method != USUAL:
-        return DENOISER
-    with open_source(path) as source:
-        return trained_network(source.dtype == np.uint8 and source.shape[0] in (1, 3))
 
 
 class TilesBar:

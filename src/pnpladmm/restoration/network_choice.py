@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pnpladmm.operators import LinearOperator
 from pnpladmm.pictures import Picture
-from pnpladmm.restoration.jpeg import is_8_bit
 from pnpladmm.restoration.options import Options
 
 DENOISER, EXACT, PHOTO = "light", "light-exact", "light-photo"
 WORDS = {
-    EXACT: f"network {EXACT}, for data whose PSF and noise are known; for photographs there is {PHOTO}",
-    PHOTO: f"network {PHOTO}, for 8-bit photographs whose PSF may be a little wrong; if it is exact, try {EXACT}",
+    EXACT: f"network {EXACT}, trained inside the method on blurred pictures",
+    PHOTO: f"network {PHOTO}, trained inside the method on blurred JPEGs",
 }
 """What is said of the choice."""
 
@@ -24,15 +23,4 @@ def network_for(picture: Picture, operator: LinearOperator, options: Options) ->
     trained = operator.blurs and options.method_class.settings_key == "fast" and not options.certify
     if not trained:
         return DENOISER
-    measured = options.gain is not None or options.has_variance or options.linear
-    return trained_network(not measured and _is_photograph(picture))
-
-
-def trained_network(is_photograph: bool) -> str:
-    """The network for the blur of a photograph of 8 bits, or of other data."""
-    return PHOTO if is_photograph else EXACT
-
-
-def _is_photograph(picture: Picture) -> bool:
-    """Whether the samples are those of an 8-bit file of one or three channels."""
-    return picture.pixels.shape[1] in (1, 3) and is_8_bit(picture)
+    return PHOTO if picture.metadata.jpeg_table and not options.linear else EXACT

@@ -153,5 +153,6 @@ def _natural_size(problem: Problem, method: Method[Any], state: State) -> Tensor
     x_size = squared_norm(state.x) / state.x[0].numel()
     Hx = method.blurred(problem, state)
     gain = squared_norm(Hx) / Hx[0].numel() / x_size.clamp_min(torch.finfo(torch.float64).tiny)
-    gain = torch.where(x_size > 0, gain, problem.norm_squared.lower.to(gain.device))  # a start of nothing says nothing
+    if not bool(x_size.min() > 0):  # a start of nothing says nothing
+        gain = torch.where(x_size > 0, gain, problem.norm_squared.lower.to(gain.device))
     return torch.maximum(x_size, y_size / gain.clamp(LEAST_GAIN**2, 1))

@@ -85,7 +85,7 @@ class Sources(Method[SourcesState]):
     >>> y[..., 7:10, 7:10] += 0.1
     >>> result = pl.solve(pl.Problem(y, blur, pl.Gaussian(0.001)), pl.Sources())
     >>> result.certificate.level.value, round(float(result.image[0, 0, 8, 8]), 1)
-    ('convex', 1.0)
+    ('convex', 0.9)
     """
 
     denoiser_calls: ClassVar[int] = 0
