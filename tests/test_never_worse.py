@@ -147,7 +147,7 @@ def test_the_command_line_writes_the_picture_itself_and_says_so(run: Run) -> Non
     y, _ = observed(defocus(4.0))
     samples = (y[0].permute(1, 2, 0).clamp(0, 1) * 255).round().to(torch.uint8).numpy()
     Image.fromarray(samples).save("y.png")
-    np.save("psf.npy", defocus(5.5).numpy())
+    np.save("psf.npy", defocus(7.0).numpy())
     code, _, err = run("restore", "y.png", "--blur", "psf.npy", "--out", "x.png")
     assert code == 1
     assert "withdrawn" in err
