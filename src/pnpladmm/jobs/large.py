@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from pnpladmm.jobs.job import Job
-from pnpladmm.restoration.network_choice import DENOISER, EXACT
+from pnpladmm.restoration.network_choice import network_of_kind
 from pnpladmm.restoration.options import AUTO, USUAL
 from pnpladmm.scale import Large, Settings, has_parts, is_zarr, restore_large
 from pnpladmm.scale.done import Tell
@@ -45,7 +45,7 @@ def run_large(job: Job, tell: Tell | None = None) -> Large:
     if method not in METHODS:
         raise InputError(f"{job.picture}: method {job.method} needs the whole picture: in parts, {', '.join(METHODS)}")
     noise = None if job.noise == "auto" else float(job.noise) / 255
-    denoiser = job.denoiser or (EXACT if method == USUAL else DENOISER)
+    denoiser = job.denoiser or network_of_kind(method == USUAL)
     settings = Settings(
         job.picture, job.blur, noise, denoiser, job.iterations, job.strength, job.saturation, job.device, method
     )

@@ -20,7 +20,12 @@ def network_for(picture: Picture, operator: LinearOperator, options: Options) ->
     Networks that were trained in the loop know what the annealed method leaves of a blur, and nothing else. What is no
     blur, other methods, and certificates get the plain denoiser.
     """
-    trained = operator.blurs and options.method_class.settings_key == "fast" and not options.certify
-    if not trained:
+    suits = operator.blurs and options.method_class.settings_key == "fast" and not options.certify
+    return network_of_kind(suits, bool(picture.metadata.jpeg_table) and not options.linear)
+
+
+def network_of_kind(suits: bool, is_jpeg: bool = False) -> str:
+    """The network by whether one that was trained in the loop suits at all, and whether the picture was a JPEG."""
+    if not suits:
         return DENOISER
-    return PHOTO if picture.metadata.jpeg_table and not options.linear else EXACT
+    return PHOTO if is_jpeg else EXACT
