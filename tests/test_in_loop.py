@@ -31,6 +31,7 @@ from pnpladmm.workshop.training.in_loop import InLoopTraining, train_in_loop
 from pnpladmm.workshop.training.in_loop_plan import InLoopPlan
 from pnpladmm.workshop.training.loop import Progress
 from pnpladmm.workshop.training.method_schedule import LEVELS, MethodSchedule
+from pnpladmm.workshop.training.schedule_search import search_schedule, write_schedule
 
 PNPLADMM = [sys.executable, "-c", "from pnpladmm.cli import main; main()"]
 
@@ -286,3 +287,38 @@ def test_problems_of_the_blurs_are_solved_on_their_own_domain(folder: Path, tmp_
         assert math.isfinite(float(training.loss_on(scene, 3).detach()))
     assert 0 in shapes
     assert min(shapes) < 0  # unknown borders: the scene is larger than what is observed
+
+
+def test_a_search_finds_settings_that_restore_better(folder: Path, tmp_path: Path, run: Run) -> None:
+    """From settings that are far off, on the loss and with the steps that the shipped method has."""
+    first = tmp_path / "w.safetensors"
+    far = MethodSchedule("light", 3)
+    with torch.no_grad():
+        far.logs[:, 0] += 1.0  # sigma_d, the last noise level
+    write_weights(first, new_network("light", 3, (8, 8, 8), 1).state_dict(), {"settings": {"fast-3": far.rows()}})
+    plan = plan_of(folder, tmp_path / "v.safetensors", start=first, calls=(3,))
+    lines: list[str] = []
+    write_schedule(first, search_schedule(plan, 4, lines.append), photo=False)
+    losses = [[float(number) for number in line.split("loss ")[1].split(" -> ")] for line in lines]
+    assert len(losses) == len(LEVELS)
+    assert all(after <= before for before, after in losses)
+    assert sum(after < before - 1e-3 for before, after in losses) >= 4
+    card = json.loads(read_tensors(first)[1]["card"])
+    assert card["settings"]["fast-3"] != far.rows()
+    assert InLoopTraining(plan).schedules[3].rows() == card["settings"]["fast-3"]
+    assert run("train", "schedule", str(folder), "w.safetensors", "--trials", "0") == (
+        2, "", "pnpladmm: trials = 0: give at least 1\n",
+    )  # fmt: skip
+
+
+def test_a_training_can_start_from_settings_with_other_noise_levels(folder: Path, tmp_path: Path) -> None:
+    """Those that were tuned have fewer levels, and no tilt."""
+    training = InLoopTraining(plan_of(folder, tmp_path / "w.safetensors", network="light", start=None))
+    row = {"sigma_d": 10.0, "mu": 0.2, "sigma_start": 60.0, "bend": 1.0, "extrapolation": 0.0}
+    settings = {"fast-3": {"10": row, "40": {**row, "sigma_d": 40.0}}}
+    write_weights(tmp_path / "few.safetensors", training.network.state_dict(), {"settings": settings})
+    follower = InLoopTraining(plan_of(folder, tmp_path / "v.safetensors", start=tmp_path / "few.safetensors"))
+    rows = follower.schedules[3].rows()
+    assert rows["20"]["sigma_d"] == pytest.approx(20.0)
+    assert rows["3"]["sigma_d"] == pytest.approx(3.0)
+    assert rows["20"]["tilt"] == 1.0

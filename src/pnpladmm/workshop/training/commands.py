@@ -75,7 +75,6 @@ DataNote = Annotated[str, _option("What the pictures are, for the card of the we
 
 @app.command()
 def run(
-    context: typer.Context,
     data: Data,
     out: Out,
     network: Annotated[str, _option("light, drunet, prox-drunet or ridge.")] = Plan.network,
@@ -121,10 +120,10 @@ def run(
     ] = Penalty.begin,
 ) -> None:
     """Train a denoiser on a folder of pictures. Give --minutes, --steps or both; a killed training is resumed."""
+    given = dict(locals())  # the names above are the fields of Plan, and with `penalty_` those of Penalty
     from pnpladmm.denoisers.shipped import is_gradient_step, needs_float32
     from pnpladmm.workshop.training.loop import train
 
-    given = dict(context.params)  # the names above are the fields of Plan, and with `penalty_` those of Penalty
     penalty = {name: given.pop(name) for name in list(given) if name.startswith("penalty_")}
     half = "bfloat16" if is_gradient_step(network) else "float32" if needs_float32(network) else "float16"
     _complete(given, half=half)
@@ -135,7 +134,6 @@ def run(
 
 @app.command()
 def in_loop(
-    context: typer.Context,
     data: Data,
     out: Out,
     network: Annotated[str, _option("light or drunet.")] = InLoopPlan.network,
@@ -181,14 +179,39 @@ def in_loop(
     data_note: DataNote = InLoopPlan.data_note,
 ) -> None:
     """Continue the training of a denoiser inside the annealed method. Give --minutes, --steps or both."""
+    given = dict(locals())  # the names above are the fields of InLoopPlan
     from pnpladmm.denoisers.shipped import weight_file
     from pnpladmm.workshop.training.in_loop import train_in_loop
 
-    given = dict(context.params)  # the names above are the fields of InLoopPlan
     _complete(given, half="float16")
     given["start"] = weight_file(start or network)
     given["calls"] = whole_numbers("--calls", calls)
     train_in_loop(InLoopPlan(**given), lambda progress: typer.echo(str(progress)))
+
+
+@app.command()
+def schedule(
+    data: Data,
+    weights: Annotated[Path, typer.Argument(help="Weight file that was trained in the loop.", metavar="FILE")],
+    calls: Annotated[str, _option("Denoiser calls of the annealed method, such as 8,4.")] = "8",
+    photo: Annotated[bool, _option("Which pictures, as for in-loop.", "--photo/--exact")] = InLoopPlan.photo,
+    trials: Annotated[int, _option("Changes that are tried for each noise level.")] = 40,
+    batch: Batch = InLoopPlan.batch,
+    crop: Annotated[int, _option("Side of a scene in pixels, before it is blurred.")] = InLoopPlan.crop,
+    scales: Scales = "1",
+    seed: Seed = InLoopPlan.seed,
+    device: Device = InLoopPlan.device,
+) -> None:
+    """Search the settings of the annealed method that suit a network, and write them into the card of its weights."""
+    from pnpladmm.denoisers.building import kind_of, read_network
+    from pnpladmm.workshop.training.schedule_search import search_schedule, write_schedule
+
+    plan = InLoopPlan(
+        data=data, out=weights, start=weights, network=kind_of(type(read_network(weights))), steps=1, photo=photo,
+        calls=whole_numbers("--calls", calls), batch=batch, crop=crop, scales=numbers("--scales", scales), seed=seed,
+        device=device, precision="float16" if device.startswith("cuda") else "float32",
+    )  # fmt: skip
+    write_schedule(weights, search_schedule(plan, trials, typer.echo), photo)
 
 
 def _complete(given: dict[str, Any], half: str) -> None:

@@ -100,11 +100,14 @@ class InLoopTraining(Training):
         observed, term, told = recorded(noisy, noise, wrong.double().cpu(), (self.plan.seed, self.step, 5))
         return Scene(Problem(observed, blur.told, term), clean, told)
 
+    def method_of(self, scene: Scene, calls: int) -> Annealed:
+        """The method that restores a scene in this many calls."""
+        denoise = self.denoiser_of(self._network)
+        return Annealed.from_settings(denoise, scene.problem, self.schedules[calls].at(scene.noise), calls)
+
     def restored(self, scene: Scene, calls: int) -> Tensor:
         """The picture after this many calls, with gradients to the network and the schedule."""
-        denoise = self.denoiser_of(self._network)
-        method = Annealed.from_settings(denoise, scene.problem, self.schedules[calls].at(scene.noise), calls)
-        return unrolled(scene.problem, method)
+        return unrolled(scene.problem, self.method_of(scene, calls))
 
     def loss_on(self, scene: Scene, calls: int) -> Tensor:
         """`log(error + FLOOR m)` on what was observed, mean over the pictures where it is finite."""

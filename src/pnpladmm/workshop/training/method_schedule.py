@@ -71,10 +71,12 @@ class MethodSchedule:
         }
 
     def load(self, rows: Mapping[str, Mapping[str, float]], source: str) -> None:
-        """Go on from what `rows` returned, as the card of the weights `source` has it."""
+        """Go on from settings in the card of the weights `source`: those that `rows` returned, or tuned ones."""
         try:
-            logs = torch.tensor([[math.log(rows[f"{level:g}"][key]) for key in TRAINED] for level in LEVELS])
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            known = {float(level): {**settings.NEUTRAL, **row} for level, row in rows.items()}
+            found = [settings.at_noise(known, level) for level in LEVELS]
+            logs = torch.tensor([[math.log(row[key]) for key in TRAINED] for row in found], dtype=torch.float64)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError):
             raise InputError(f"{source}: its card holds no schedule that can be read: give other weights") from None
         if not bool(torch.isfinite(logs).all()):
             raise InputError(f"{source}: its card holds a schedule that is not finite: give other weights")
