@@ -134,3 +134,19 @@ def test_what_is_done_at_once_leaves_no_nan(weight: Tensor) -> None:
     unrolled(flat, method).square().sum().backward()
     assert w.grad is not None
     assert bool(torch.isfinite(w.grad).all())
+
+
+def test_a_picture_that_stops_early_stays_finite(weight: Tensor) -> None:
+    """In float32, beside one with many steps: what has stopped must not grow until it overflows."""
+    generator = torch.Generator().manual_seed(5)
+    blur = SpatiallyVaryingBlur(torch.full((2, 1, 9, 9), 1 / 81), torch.ones(2, 1, SIDE, SIDE), "zero")
+    clean = torch.rand(2, 3, SIDE, SIDE, generator=generator)
+    problem = Problem(blur.forward(clean), blur, Gaussian(5e-4))
+    weight.requires_grad_()
+    steps = torch.tensor([[2], [40]]).expand(2, 4)
+    method = Annealed(smoother(weight.float()), cg_iterations=steps, calls=4, **numbers(sigma_d=5e-4))
+    image = unrolled(problem, method)
+    assert bool(torch.isfinite(image).all())
+    torch.testing.assert_close(image[0].detach(), solve(problem, method, tolerance=0).image[0], rtol=0, atol=1e-5)
+    (gradient,) = torch.autograd.grad(image.square().mean(), weight)
+    assert bool(torch.isfinite(gradient).all())

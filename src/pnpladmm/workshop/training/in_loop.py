@@ -206,7 +206,8 @@ class InLoopTraining(Training):
 
     def _note(self) -> str:
         row = self.schedules[self.plan.calls[0]].rows()["10"]
-        return "  at noise 10: " + " ".join(f"{key} {row[key]:.3g}" for key in TRAINED)
+        settings = "  at noise 10: " + " ".join(f"{key} {row[key]:.3g}" for key in TRAINED)
+        return settings + (f"  scale of the loss {self.scaler.get_scale():g}" if self.scaler.is_enabled() else "")
 
     def card(self) -> dict[str, Any]:
         """As for every training, with the settings that belong to the weights."""

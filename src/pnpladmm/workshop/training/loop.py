@@ -36,6 +36,10 @@ HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 LOSS_SCALE = 64.0
 """Where torch's scaling of float16 losses begins. Gradients of single pixels are about 1e-6, which has few digits in
 float16; the largest of a weight are about 1e-2."""
+LEAST_LOSS_SCALE = 4.0
+"""Below this, most gradients would be lost in float16. Every step that is not finite halves the scale."""
+STEPS_TO_GROW = 200
+"""Finite steps after which the scale is doubled."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,9 @@ class Training:
         self.extra: dict[str, Tensor] = {}
         """What only some trainings carry from step to step; part of the checkpoint."""
         loss_scale = self._resume()
-        self.scaler = torch.amp.GradScaler(self.device.type, loss_scale, enabled=plan.precision == "float16")
+        self.scaler = torch.amp.GradScaler(
+            self.device.type, loss_scale, growth_interval=STEPS_TO_GROW, enabled=plan.precision == "float16"
+        )
         self.pictures = CropStore.from_folder(plan.data, plan.channels, plan.largest_crop, self.device, plan.scales)
         self._loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = self._weighted_loss
         if plan.compile_network:
@@ -187,6 +193,8 @@ class Training:
             while self.share < 1 and self.step - first < plan.log_steps:
                 total += self._advance()
             loss = float(total) / (self.step - first)  # waits for the device
+            if self.scaler.is_enabled() and self.scaler.get_scale() < LEAST_LOSS_SCALE:
+                self.scaler.update(LEAST_LOSS_SCALE)
             if not math.isfinite(loss):
                 rollbacks += 1
                 if rollbacks > MAX_ROLLBACKS:

@@ -164,8 +164,10 @@ def _descend(system: _System, r: Tensor) -> tuple[Tensor, Tensor]:
         if not z.is_cuda and not bool(running.any()):
             break
         before, rz = rz, products(r, z, by_channel)
-        # What has stopped divides by 1: its quotients of tiny numbers must not reach the gradient.
-        p = z if p is None else z + _factor(rz / torch.where(running, before, 1.0), z) * p
+        # What has stopped divides by 1: its quotients of tiny numbers must not reach the gradient. Its direction is z
+        # alone: it would grow with every step until it overflows.
+        turned = torch.where(running, rz / torch.where(running, before, 1.0), 0.0)
+        p = z if p is None else z + _factor(turned, z) * p
         Ap = _apply(system.normal, p) + system.a * p
         curvature = torch.where(running, products(p, Ap, by_channel).clamp_min(TINY), 1.0)
         alpha = _factor(torch.where(running, rz / curvature, 0.0), z)
