@@ -17,7 +17,7 @@ from astropy.io import fits
 from blur_cases import SIZE, comet, unit
 from pnpladmm.blur import Blur, draw_blur, read_blur, write_blur
 from pnpladmm.tensors import InputError
-from test_blur_astronomy import write_psfex
+from psfex_cases import write_psfex
 
 K = unit(comet())
 Make = Callable[[Path], dict[str, object]]

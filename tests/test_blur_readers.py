@@ -22,7 +22,7 @@ from pnpladmm.blur import READERS, Blur, Options, as_blur, read_blur
 from pnpladmm.blur.readers.archives import ArchiveReader
 from pnpladmm.blur.registry import readers
 from pnpladmm.tensors import InputError
-from test_blur_astronomy import write_psfex
+from psfex_cases import write_psfex
 
 KERNEL = unit(comet())
 MAGIC = b"TOYBLUR "

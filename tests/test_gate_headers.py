@@ -16,7 +16,7 @@ from gate_cases import SIZE, K, little_memory, refused  # noqa: F401
 from pnpladmm.blur import read_blur
 from pnpladmm.gate import Field, parse_json, read_text, take, yaml_events
 from pnpladmm.tensors import LONGEST, InputError
-from test_blur_astronomy import write_psfex
+from psfex_cases import write_psfex
 
 
 def test_json_of_strangers() -> None:

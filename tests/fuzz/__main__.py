@@ -105,7 +105,7 @@ def _tell(name: str, number: int, verdict: str, words: str, counts: Counter[str]
         log.flush()
 
 
-def share(names: list[str], seed: int, each: int, out: Path) -> None:
+def share(names: list[str], seed: int, each: int, out: Path, until: float) -> None:
     """The files of one seed, batch by batch; the table is kept after each, and a later call goes on from there."""
     table, numbers = read_share(out, seed)
     began = time.time()
@@ -113,7 +113,7 @@ def share(names: list[str], seed: int, each: int, out: Path) -> None:
         for start in range(0, 3 * each, BATCH):
             for name in names:
                 stop = min(start + BATCH, each if name in SLOW else 3 * each)
-                if stop <= numbers[name]:
+                if stop <= numbers[name] or time.monotonic() > until:
                     continue
                 folder = Path(place) / name.replace(" ", "-")
                 folder.mkdir(exist_ok=True)
@@ -142,12 +142,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="each has a seed of its own")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first process")
     parser.add_argument("--only", help="one format")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more files after these")
     parser.add_argument("--out", type=Path, default=Path("fuzz-found"), help="folder of tables and logs; goes on there")
     parser.add_argument("--limit", default="67108864", help="PNPLADMM_MAX_BYTES")
     given = parser.parse_args()
     os.environ["PNPLADMM_MAX_BYTES"] = given.limit
     fork_workers()
     given.out.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + given.seconds
     names = [given.only] if given.only else list(FORMATS)
     each = -(-given.count // given.processes // sum(1 if name in SLOW else 3 for name in names))
     numbers = range(given.seed, given.seed + given.processes)
@@ -156,12 +158,12 @@ def main() -> None:
         process = os.fork()
         if not process:
             try:
-                share(names, seed, each, given.out)
+                share(names, seed, each, given.out, until)
                 os._exit(0)
             finally:
                 os._exit(3)
         running.append(process)
-    share(names, numbers[0], each, given.out)
+    share(names, numbers[0], each, given.out, until)
     for process in running:
         os.waitpid(process, 0)
     table = {name: sum((read_share(given.out, seed)[0][name] for seed in numbers), Counter()) for name in names}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import astropy.io.fits  # noqa: F401  # imported once, for all forks
@@ -14,6 +16,8 @@ import tifffile  # noqa: F401
 
 from pnpladmm import sandbox
 from pnpladmm.sandbox import worker
+
+SET_LIMITS = worker._set_limits
 
 
 class Forked:
@@ -29,6 +33,7 @@ class Forked:
                 worker.sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
                 for handle in (*inside, *outside):
                     os.close(handle)
+                worker._set_limits = limits_above(addresses())
                 worker.main()
             finally:
                 os._exit(1)
@@ -53,6 +58,16 @@ class Forked:
         if self.code is None:
             self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.code
+
+
+def addresses() -> int:
+    """Bytes of addresses that this process has."""
+    return os.sysconf("SC_PAGE_SIZE") * int(Path("/proc/self/statm").read_text().split()[0])
+
+
+def limits_above(own: int) -> Callable[[int, float, float], None]:
+    """The limits of a worker, for one that begins with the addresses of the process that it is a fork of."""
+    return lambda memory, seconds, clock: SET_LIMITS(own + memory, seconds, clock)
 
 
 def fork_workers() -> None:

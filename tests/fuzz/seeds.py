@@ -20,7 +20,7 @@ import pnpladmm as pl
 from blur_cases import comet, unit
 from picture_cases import exif_block
 from pnpladmm.denoisers.building import new_network
-from test_blur_astronomy import write_psfex
+from psfex_cases import write_psfex
 
 SIZE = (24, 30)
 K = unit(comet())

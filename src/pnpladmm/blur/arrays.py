@@ -159,7 +159,7 @@ def _tiff(path: Path, value_bytes: int) -> Array:
         if not file.series:
             raise InputError(f"{path}: holds no picture")
         check_size(str(path), file.series[0].shape, value_bytes)
-        return np.asarray(file.series[0].asarray())
+        return np.asarray(file.series[0].asarray(maxworkers=1))
 
 
 def fits_image(path: Path, value_bytes: int = 8) -> tuple[Array, dict[str, Any]]:

@@ -31,12 +31,13 @@ WORKER = Path(__file__).with_name("worker.py")
 SECONDS = 4.0
 """Of computing, for a small file."""
 WAITING = 20.0
-"""On the clock, besides: a busy machine takes long to start a process."""
+"""On the clock, besides: for a busy machine. No file is known to wait for anything."""
 BYTES_PER_SECOND = 5e6
 """How fast a parser is at the least."""
 OVERHEAD = 3 << 29
 """Bytes of addresses that Python and its libraries take besides the data."""
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TIFFFILE_NUM_THREADS"), "1")
+"""With hardly any memory left Python waits for ever for a thread that could not begin (its issue 140746)."""
 
 Values: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -55,7 +56,9 @@ def _run(task: Task, path: Path, name: str) -> Values:
     """The arrays that the worker finds."""
     check_regular(path)
     limit, seconds = max_bytes(), SECONDS + path.stat().st_size / BYTES_PER_SECOND
-    order = {"task": task, "path": str(path), "limit": limit, "memory": limit + OVERHEAD, "seconds": seconds}
+    clock = seconds + WAITING
+    limits = {"limit": limit, "memory": limit + OVERHEAD, "seconds": seconds, "clock": clock}
+    order = {"task": task, "path": str(path), **limits}
     # -P: the folder of the worker is no place to import from.
     with subprocess.Popen(
         [sys.executable, "-P", str(WORKER)],
@@ -64,17 +67,19 @@ def _run(task: Task, path: Path, name: str) -> Values:
         stderr=subprocess.DEVNULL,
         env={**os.environ, **ONE_THREAD},
     ) as process:
-        # The worker itself stops at its seconds of computing; this is for one that waits for something.
-        timer = threading.Timer(WAITING + 4 * seconds, process.kill)
-        timer.start()
+        # The system ends the worker at its limits. Where it knows none, as on Windows, a thread does so.
+        timer = None if hasattr(signal, "setitimer") else threading.Timer(clock, process.kill)
         try:
+            if timer is not None:
+                timer.start()
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(order).encode() + b"\n")
                 process.stdin.close()
             return _answer(name, process)
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             process.kill()
 
 
@@ -105,6 +110,6 @@ def _answer(name: str, process: subprocess.Popen[bytes]) -> Values:
 
 def _words(code: int) -> str:
     """How a worker ended that said nothing."""
-    if code in (-signal.SIGKILL, -getattr(signal, "SIGXCPU", 0)):
+    if code in (-signal.SIGKILL, -getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGALRM", 0)):
         return "takes too long to be read, or too much memory"
     return "its reader crashed"
