@@ -12,7 +12,7 @@ import pytest
 from fuzz.checks import GOOD, judged
 from fuzz.forks import Forked
 from fuzz.mutations import mutated
-from fuzz.seeds import FORMATS, seeds
+from fuzz.parts import FORMATS, seeds
 
 FILES = 10
 """For each format."""

@@ -20,11 +20,11 @@ import numpy as np
 from fuzz.checks import GOOD, judged
 from fuzz.forks import fork_workers
 from fuzz.mutations import mutated
-from fuzz.seeds import FORMATS, seeds
+from fuzz.parts import FORMATS, seeds
 
 VERDICTS = ("read", "refused", "crash", "exception", "hang", "memory", "message", "changed")
 BATCH = 200
-SLOW = ("tiff", "fits", "blur fits", "psfex", "matlab 5", "matlab 7.3")
+SLOW = ("tiff", "fits", "blur fits", "psfex", "matlab 5", "matlab 7.3", "parts of tiff", "parts of fits")
 """Formats with slow readers; of the others there are three times as many files."""
 PATIENCE = 60.0
 """Seconds on the clock for one file, after which its process is ended."""

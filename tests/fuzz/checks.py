@@ -10,11 +10,13 @@ from pathlib import Path
 import torch
 
 import pnpladmm as pl
+from fuzz.parts import PARTS, opened_as
 from fuzz.seeds import BLURS, PICTURES, SIZE
 from pnpladmm.blur import read_blur
 from pnpladmm.denoisers.loading import load_network
 from pnpladmm.gate import max_bytes
 from pnpladmm.jobs import read_job
+from pnpladmm.scale import open_source
 from pnpladmm.solvers.settings import read_settings
 from pnpladmm.tensors import LONGEST, InputError
 
@@ -82,6 +84,10 @@ def _read(name: str, path: Path) -> str:
         load_network(path)
     elif name == "state":
         pl.load_state(path)
+    elif name in PARTS:
+        with open_source(opened_as(name, path)) as source:
+            rows, columns = ((0, min(n, 64)) for n in source.shape[1:])
+            source.read(rows, columns)
     elif name == "settings":
         read_settings(path)
     else:

@@ -246,6 +246,6 @@ def of_matlab(content: bytes, rng: Rng) -> bytes:
 STRUCTURED: dict[str, Callable[[bytes, Rng], bytes]] = {
     "png": of_png, "tiff": of_tiff, "fits": of_fits, "psfex": of_fits, "npz": of_zip, "npy": of_npy, "pth": of_zip,
     "safetensors": of_safetensors, "state": of_safetensors, "yaml": of_text, "csv": of_text, "settings": of_text,
-    "job": of_text, "matlab 5": of_matlab,
+    "job": of_text, "parts of zarr": of_text, "matlab 5": of_matlab,
 }  # fmt: skip
 """By a word in the name of the format."""

@@ -1,4 +1,4 @@
-"""Small good files of every format, each written by the tool that the format comes from."""
+"""Small good files of every format, each written by the tool that the format comes from. `parts.py` has more."""
 
 from __future__ import annotations
 
@@ -218,16 +218,3 @@ OTHERS: dict[str, tuple[str, list[Write]]] = {
     "job": (".json", [job]),
 }
 FORMATS = PICTURES | BLURS | OTHERS
-
-
-def seeds(name: str, folder: Path) -> tuple[str, list[bytes]]:
-    """The suffix of a format, and the contents of its seeds; what lies beside them is left in the folder."""
-    suffix, writers = FORMATS[name]
-    found = []
-    for write in writers:
-        path = folder / f"case{suffix}"
-        path.unlink(missing_ok=True)
-        write(path)
-        found.append(path.read_bytes())
-    assert max(map(len, found)) < 200_000
-    return suffix, found

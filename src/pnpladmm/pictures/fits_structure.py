@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import mmap
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import numpy as np
 
 from pnpladmm.files import optional
 from pnpladmm.gate import Field, max_bytes, shown, take
+from pnpladmm.locks import check_regular
 from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.sandbox import try_apart
@@ -81,11 +83,21 @@ def opened(content: bytes, name: str, **options: Any) -> Iterator[Any]:
             yield hdus
 
 
-def structure(content: bytes, name: str) -> list[Hdu]:
+def check_file(path: Path, name: str) -> None:
+    """Refuse a file without a sound structure, and read no more of it than its headers."""
+    check_regular(path)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content[: len(SIGNATURE)] != SIGNATURE:
+            raise InputError(f"{name} is no FITS file that is read in parts: unpack it first if it is packed")
+        if any(hdu.is_packed for hdu in structure(content, name)):
+            try_apart("fits", path, name)
+
+
+def structure(content: bytes | mmap.mmap, name: str) -> list[Hdu]:
     """The HDUs of a file, all of them whole. What follows the last one does not count."""
     found: list[Hdu] = []
     at = 0
-    while at + CARD <= len(content) and content.startswith((SIGNATURE, b"XTENSION="), at):
+    while at + CARD <= len(content) and content[at : at + 9] in (SIGNATURE, b"XTENSION="):
         if len(found) >= MOST_HDUS:
             raise InputError(f"{name}: more than {MOST_HDUS} HDUs: it is damaged")
         cards, data_at = _cards(content, at, name)
@@ -130,7 +142,7 @@ def _sum(content: bytes, start: int, stop: int) -> int:
     return total
 
 
-def _cards(content: bytes, at: int, name: str) -> tuple[dict[str, str], int]:
+def _cards(content: bytes | mmap.mmap, at: int, name: str) -> tuple[dict[str, str], int]:
     """The texts of the first cards of each name, and where the header ends."""
     cards: dict[str, str] = {}
     for number in range(MOST_CARDS):

@@ -48,14 +48,19 @@ class _Kind:
     offset: str
 
 
-def check_structure(path: Path, name: str) -> None:
-    """Refuse a TIFF file that is cut off; try one with odd directories in a process of its own."""
+def check_structure(path: Path, name: str, in_parts: bool = False) -> None:
+    """Refuse a TIFF file that is cut off; try one with odd directories in a process of its own.
+
+    A file that is read in parts may be larger than the limit; then it is not tried.
+    """
     check_regular(path)
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
             _look(file, size, name)
     except (_Odd, struct.error):
+        if size > max_bytes() and in_parts:
+            return
         if size > max_bytes():
             raise InputError(f"{name} is a damaged TIFF: its directories lead nowhere") from None
         try_apart("tiff", path, name)

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from pnpladmm.files import optional
+from pnpladmm.gate import npy_header
 from pnpladmm.pictures.arrays import Array
-from pnpladmm.pictures.tiff_structure import check_pages
+from pnpladmm.pictures.fits_structure import check_file
+from pnpladmm.pictures.tiff_structure import check_pages, check_structure
+from pnpladmm.scale.zarr_chunks import CheckedZarr
 from pnpladmm.tensors import InputError, one_line
 
 Span = tuple[int, int]
@@ -96,6 +99,8 @@ def _opened(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
     if suffix in (".tif", ".tiff"):
         return _tiff(path, name, stack)
     if suffix == ".npy":
+        with path.open("rb") as file:
+            npy_header(name, file)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         return _of_array(name, array, {2: "YX", 3: "YXS" if array.shape[-1] in (3, 4) else "CYX"}.get(array.ndim, "?"))
     if suffix in (".fits", ".fit"):
@@ -121,13 +126,14 @@ def _zarr(path: Path, name: str) -> Source:
             size = float(scale[-2]), float(scale[-1])
         node = node[first["path"]]
     axes = axes or {2: "YX", 3: "CYX"}.get(len(node.shape), "TCZYX"[-len(node.shape) :])
-    return _of_array(name, node, axes, Beside(size))
+    return _of_array(name, CheckedZarr(node, path, name), axes, Beside(size))
 
 
 def _tiff(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
     """The finest level of the first picture of a TIFF file, by its tiles or strips."""
     from tifffile import TiffFile
 
+    check_structure(path, name, in_parts=True)
     tif: Any = stack.enter_context(TiffFile(path))
     check_pages(tif, name)
     series: Any = tif.series[0]
@@ -149,6 +155,7 @@ def _tiff(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
 def _fits(path: Path, name: str, stack: contextlib.ExitStack) -> Source:
     """The first image of a FITS file; only the rows that are asked for are read."""
     fits = optional("astropy.io.fits", "FITS")
+    check_file(path, name)
     hdus = stack.enter_context(fits.open(path, memmap=False))
     found: Any = next((hdu for hdu in hdus if hdu.is_image and len(hdu.shape) >= 2), None)
     if found is None:
