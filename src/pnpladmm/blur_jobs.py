@@ -11,7 +11,9 @@ from typing import Any
 from pnpladmm.blur import Blur, write_blur
 from pnpladmm.estimate import estimate_blur
 from pnpladmm.files import check_writable, write_text
+from pnpladmm.locks import check_apart, check_files
 from pnpladmm.pictures import read_picture
+from pnpladmm.pictures.selection import without_selection
 from pnpladmm.report import write_estimate
 from pnpladmm.tensors import InputError
 
@@ -58,14 +60,19 @@ def run_estimate(
     **options: Any,
 ) -> Found:
     """Estimate the blur of one file and write it, its tables (CSV) beside it, and its report if asked."""
+    # Among the options are files: a sharp picture, a table of places.
+    read = [without_selection(one) for one in (picture, *options.values()) if isinstance(one, str | Path)]
+    check_files(read, [out])
     given = read_picture(picture)
     blur = estimate_blur(given, way, page=page, linear=linear, progress=True, **options)
-    write_blur(out, blur)
     assert blur.estimate is not None  # estimate_blur made sure
-    for name, table in blur.estimate.tables.items():
+    tables = {out.with_suffix(f".{name}.csv"): table for name, table in blur.estimate.tables.items()}
+    check_apart(tables, read)
+    write_blur(out, blur)
+    for path, table in tables.items():
         text = io.StringIO()
         csv.writer(text).writerows([table.columns, *table.rows])
-        write_text(out.with_suffix(f".{name}.csv"), text.getvalue())
+        write_text(path, text.getvalue())
     if report:
         shown = given.pixels[page or 0].mean(0)
         write_estimate(Path(f"{out}.report"), blur, shown.double().numpy(), picture.name)
