@@ -179,7 +179,7 @@ def _of_array(name: str, array: Any, axes: str, beside: Beside | None = None) ->
     axes, shape = axes.upper(), tuple(int(n) for n in array.shape)
     if len(axes) != len(shape) or "Y" not in axes or "X" not in axes:
         raise InputError(f"{name} has shape {shape}: give rows and columns, with channels before or after them")
-    channel = next((i for i, a in enumerate(axes) if a == "C" or (a == "S" and i == len(axes) - 1)), None)
+    channel = next((i for i, a in enumerate(axes) if a in "CS"), None)
     others = [i for i, a in enumerate(axes) if a not in "YX" and i != channel]
     if any(shape[i] != 1 for i in others):
         raise InputError(f"{name} has axes {axes} of {shape}: give one plane of channels at a time")
