@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +18,13 @@ import imagecodecs
 import numpy as np
 import pytest
 import scipy.io
+import tifffile
 
 import pnpladmm as pl
 from gate_cases import SIZE, K, Write, little_memory, nested_cells, refused, text  # noqa: F401
 from pnpladmm.blur import gaussian, read_blur
 from pnpladmm.gate import max_bytes
-from pnpladmm.sandbox import read_apart
+from pnpladmm.sandbox import WORKER, read_apart, worker
 from pnpladmm.tensor_files import read_tensors
 from pnpladmm.tensors import InputError
 
@@ -173,6 +175,36 @@ def test_a_matlab_file_that_crashes_its_reader_is_refused(tmp_path: Path) -> Non
         (tmp_path / "k.mat").write_bytes(damaged)
         with suppress(InputError):
             read_apart("mat", tmp_path / "k.mat")
+
+
+def test_a_parser_that_waits_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the system: no thread has to be started for it."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        f"import sys, time\nsys.path.insert(0, {str(WORKER.parent)!r})\n"
+        "import worker\nworker.TASKS['mat'] = lambda path, limit: time.sleep(60)\nworker.main()\n"
+    )
+    monkeypatch.setattr("pnpladmm.sandbox.WORKER", script)
+    monkeypatch.setattr("pnpladmm.sandbox.WAITING", -3.5)
+    monkeypatch.setattr("threading.Thread.start", lambda self: pytest.fail("a thread"))
+    nested_cells(tmp_path / "k.mat", 1)
+    began = time.monotonic()
+    refused(lambda: read_apart("mat", tmp_path / "k.mat"), "takes too long")
+    assert time.monotonic() - began < 50
+
+
+def test_tiff_files_are_decoded_in_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With hardly any memory left a thread may not begin, and Python waits for it for ever: four files did so."""
+    monkeypatch.setattr(tifffile.TIFF, "MAXWORKERS", 8)
+    monkeypatch.setattr("tifffile.tifffile.ThreadPoolExecutor", lambda *_: pytest.fail("threads"))
+    pixels = np.random.default_rng(0).integers(0, 255, (3, 600, 700, 3), dtype=np.uint8)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, pixels, photometric="rgb", compression="zlib", rowsperstrip=8, maxworkers=1)
+    pl.write_picture(tmp_path / "b.tif", pl.read_picture(path))
+    pl.write_picture(tmp_path / "c.tif", pl.Picture.from_array(pixels[0]))
+    assert worker.TASKS["tiff"](str(path), 2**30) == {}
+    tifffile.imwrite(tmp_path / "k.tif", pixels[0, :, :, 0], compression="zlib", rowsperstrip=8, maxworkers=1)
+    read_blur(tmp_path / "k.tif", (900, 900))
 
 
 def test_a_parser_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

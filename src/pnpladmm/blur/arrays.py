@@ -23,6 +23,7 @@ from pnpladmm.pictures.checks import read_bytes
 from pnpladmm.pictures.fits_structure import checked_content, opened
 from pnpladmm.pictures.png import PALETTE, check_png
 from pnpladmm.pictures.selection import split_selection
+from pnpladmm.pictures.tiff_layout import WORKERS
 from pnpladmm.pictures.tiff_structure import check_pages, check_structure
 from pnpladmm.tensors import InputError
 
@@ -159,7 +160,7 @@ def _tiff(path: Path, value_bytes: int) -> Array:
         if not file.series:
             raise InputError(f"{path}: holds no picture")
         check_size(str(path), file.series[0].shape, value_bytes)
-        return np.asarray(file.series[0].asarray(maxworkers=1))
+        return np.asarray(file.series[0].asarray(maxworkers=WORKERS))
 
 
 def fits_image(path: Path, value_bytes: int = 8) -> tuple[Array, dict[str, Any]]:

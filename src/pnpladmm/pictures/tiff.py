@@ -34,6 +34,7 @@ from pnpladmm.pictures.tiff_layout import (
     RGB,
     UNITS,
     WHITE_IS_0,
+    WORKERS,
     XMP,
     YCBCR,
     Layout,
@@ -84,7 +85,7 @@ def read(path: Path, name: str, max_bytes: int) -> Raw:
             notes.append("its smaller copies (pyramid, thumbnails) are left out")
         if page.compression in JPEG_CODINGS:
             notes += _jpeg_remarks(tif, series, name)
-        values = series.asarray(maxworkers=1)  # where memory is short, a thread that cannot begin is waited for
+        values = series.asarray(maxworkers=WORKERS)
         pages = [frame.aspage() for frame in series._pages if frame is not None]
         layout = _layout(tif, series, pages, notes)
         values, layout, scale = _plain(values, layout, page, tif.is_imagej or tif.is_ome, notes, name)

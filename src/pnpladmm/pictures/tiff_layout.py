@@ -109,6 +109,11 @@ def content(tags: Tags, tag: int) -> bytes:
     return tags[tag][3] if tag in tags else b""
 
 
+WORKERS = 1
+"""Threads of tifffile. Of several one may not begin where memory is short, and Python waits for it for ever (its issue
+140746)."""
+
+
 @contextmanager
 def raising(name: str) -> Iterator[None]:
     """Make errors of what tifffile only logs."""

@@ -22,6 +22,7 @@ from pnpladmm.pictures.tiff_layout import (
     LOSSLESS,
     RGB,
     UNITS,
+    WORKERS,
     XMP,
     Layout,
     Tags,
@@ -88,6 +89,7 @@ def _write_planes(file: TiffWriter, planes: Array, layout: Layout, tags: list[An
         extratags=tags,
         metadata=None,
         software=False,
+        maxworkers=WORKERS,
         **layout.options,
         **_resolution_options(layout.resolution),
     )
@@ -114,6 +116,7 @@ def _write_plain(path: Path, raw: Raw, name: str, ome: bool) -> None:
             np.ascontiguousarray(values),
             extratags=[(*entry, True) for entry in tags.values()],
             software=False,
+            maxworkers=WORKERS,
             metadata=described if ome or "C" in axes else None,
             **options,
         )

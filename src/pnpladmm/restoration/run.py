@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pnpladmm.allocator import give_back
 from pnpladmm.blur import Blur
 from pnpladmm.denoisers import Denoiser, load_denoiser
 from pnpladmm.operators import LinearOperator, as_operator
@@ -291,6 +292,8 @@ def one_run(
     The picture is on the problem's own domain and in the numbers of the observation. The notes say how it was divided.
     """
     options = options.decided(USUAL)
+    if plan is not None:
+        give_back()
     units = units_for(prepared, options)
     problem, noise, callback = _on_scale(units, prepared, callback)
     method = options.method

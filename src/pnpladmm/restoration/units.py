@@ -24,6 +24,8 @@ SEEN = 0.5
 """Pixels that see less than this share of a flat picture say nothing about its range (masks, dark borders)."""
 EXACT = 1e-5
 """A flat picture that comes out flat to this is flat: the rest is rounding, which a large offset would multiply."""
+ROWS = 512
+"""Rows that are looked at together: whole pictures would need many copies."""
 UNEVEN = 4.0
 """Where a flat picture becomes more uneven than this, what is observed is no picture (a transform)."""
 
@@ -46,7 +48,7 @@ class Units:
             return None
         least = SEEN * float(flat.amax())
         counts = (problem.precision_for("Units").expand_as(y) > 0) & (flat > least)
-        return cls.between(*darkest_and_brightest(y / flat.clamp_min(least), counts), noise)
+        return cls.between(*darkest_and_brightest(y, counts, flat.clamp_min(least)), noise)
 
     @classmethod
     def between(cls, low: Tensor, high: Tensor, noise: Tensor) -> Units:
@@ -60,7 +62,7 @@ class Units:
         """The problem for x': `y' = (y - H offset) / scale`."""
         y, flat = problem.observed, _flat(problem)
         assert flat is not None
-        there = (y - self.offset.to(y) * flat) / self.scale.to(y)
+        there = (y - self.offset.to(y) * flat).div_(self.scale.to(y))
         return Problem(there, problem.operator, self._data_term(problem.data_term, y))
 
     def noise(self, levels: Tensor) -> Tensor:
@@ -91,14 +93,17 @@ class Units:
             return Gaussian(self.noise(sigma.expand(len(y))))
         precision = term.precision_of(y)
         assert precision is not None
-        return WeightedGaussian((precision.double() * self.scale.square().to(precision.device)).to(precision))
+        scale = self.scale.square().to(precision.device)
+        parts = [(part.double() * scale).to(precision) for part in torch.split(precision, ROWS, -2)]
+        return WeightedGaussian(torch.cat(parts, -2))
 
 
 def _flat(problem: Problem) -> Tensor | None:
     """`H 1`, what the operator makes of a flat picture: 1 for a PSF of sum 1; None where that is no flat picture."""
     one = torch.ones(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
     flat = problem.operator.forward(one)
-    if float((flat - 1).abs().amax()) < EXACT:
+    low, high = flat.aminmax()
+    if float(torch.maximum(high - 1, 1 - low)) < EXACT:
         return torch.ones_like(flat[:1, :1, :1, :1])
     lit = flat[flat.abs() > EXACT * flat.abs().amax()]
     if lit.numel() == 0 or bool((lit < 0).any()) or float(lit.amax() / lit.median()) > UNEVEN:
@@ -106,16 +111,26 @@ def _flat(problem: Problem) -> Tensor | None:
     return flat
 
 
-def darkest_and_brightest(y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The darkest and the brightest place of each picture, (B, 1, 1, 1), float64."""
+def darkest_and_brightest(y: Tensor, counts: Tensor, flat: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The darkest and the brightest place of each picture, (B, 1, 1, 1), float64; of `y / flat` if that is given."""
     window = (min(2, y.shape[-2]), min(2, y.shape[-1]))
     pool = torch.nn.functional.max_pool2d
-    high = -pool(torch.where(counts, -y, torch.inf), window, 1)
-    low = pool(torch.where(counts, y, torch.inf), window, 1)
-    return _least(low), -_least(-high)
+    lows, highs = [], []
+    for top in range(0, max(1, y.shape[-2] - 1), ROWS):
+        rows = slice(top, top + ROWS + 1)  # the last one again: places lie on two rows
+        part, seen = y[..., rows, :], counts.expand_as(y)[..., rows, :]
+        part = part if flat is None else part / flat.expand_as(y)[..., rows, :]
+        lows.append(_least(pool(torch.where(seen, part, torch.inf), window, 1)))
+        highs.append(_least(pool(torch.where(seen, -part, torch.inf), window, 1)))
+    return _end(lows), -_end(highs)
 
 
 def _least(values: Tensor) -> Tensor:
-    """The least finite value of each picture; 0 where there is none."""
-    least = torch.where(values.isfinite(), values, torch.inf).flatten(1).amin(1).double()
+    """The least finite value of each picture; infinity where there is none."""
+    return torch.where(values.isfinite(), values, torch.inf).flatten(1).amin(1).double()
+
+
+def _end(parts: list[Tensor]) -> Tensor:
+    """The least value over all parts; 0 where there is none."""
+    least = torch.stack(parts).amin(0)
     return torch.where(least.isfinite(), least, torch.zeros_like(least)).view(-1, 1, 1, 1)
