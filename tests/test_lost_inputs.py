@@ -13,6 +13,7 @@ import tifffile
 import pnpladmm as pl
 from conftest import Run
 from pnpladmm.blur_jobs import run_estimate
+from pnpladmm.locks import only_writer_of
 from test_estimate import guess  # noqa: F401
 from test_lost_data import FEW, contents, files, refuses  # noqa: F401
 
@@ -43,6 +44,38 @@ def test_a_restoration_in_parts_writes_over_no_input(suffix: str, run: Run, file
     for output in (f"y{suffix}", "kernel.npy"):
         given = ("restore", f"y{suffix}", "-b", "kernel.npy", "-o", output, "--workers", "1", "--noise", "3")
         assert "would overwrite" in refuses(run, files, *given)
+
+
+def test_what_is_done_keeps_no_lock(run: Run, files: Path) -> None:  # noqa: F811
+    """A process that was killed at its very end leaves one; the next one skips the picture."""
+    given = ("restore", "a.png", "b.png", "-b", "psf.png", "-o", "out", *FEW)
+    assert run(*given)[0] == 0
+    before = contents(files)
+    (files / "out" / ".b.png.lock").touch()
+    assert run(*given)[0] == 0
+    assert contents(files) == before
+    with only_writer_of(files / "out" / "b.png"):
+        assert run(*given)[0] == 0
+        assert (files / "out" / ".b.png.lock").exists()  # somebody is at it
+
+
+@pytest.mark.parametrize("moment", ["report", "job"])
+def test_a_picture_without_its_report_is_not_done(
+    moment: str,
+    run: Run,
+    files: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    given = ("restore", "a.png", "b.png", "-b", "psf.png", "-o", "out", "--report", *FEW)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pnpladmm.jobs.run.{'write_restoration' if moment == 'report' else 'write_job'}", killed)
+        assert run(*given)[0] != 0
+    assert run(*given)[0] == 0
+    assert (files / "out" / "a.png.report" / "report.html").exists()
+    assert (files / "out" / "b.png.job.json").exists()
 
 
 @pytest.mark.parametrize("field", ["picture", "blur", "mask", "denoiser"])

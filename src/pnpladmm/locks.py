@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pnpladmm.tensors import InputError
@@ -45,7 +45,7 @@ def only_writer_of(path: str | Path, busy: str = "") -> Iterator[None]:
         Where another one is at it.
     """
     path = Path(path)
-    place = path.parent / f".{path.name[:100]}.lock"
+    place = _place(path)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle = _locked(place)
@@ -58,6 +58,17 @@ def only_writer_of(path: str | Path, busy: str = "") -> Iterator[None]:
     finally:
         place.unlink(missing_ok=True)  # while it is locked: nobody can have locked another file of this name
         os.close(handle)
+
+
+def remove_left_lock(path: str | Path) -> None:
+    """Remove the lock file of an output that nobody writes any more: a killed process leaves it there, unlocked."""
+    if _place(Path(path)).exists():
+        with suppress(InputError), only_writer_of(path):
+            pass
+
+
+def _place(path: Path) -> Path:
+    return path.parent / f".{path.name[:100]}.lock"
 
 
 def _locked(place: Path) -> int | None:

@@ -16,7 +16,7 @@ from pnpladmm.files import check_writable
 from pnpladmm.jobs.files import file_hashes, inputs_of, outputs_of, was_done, write_job
 from pnpladmm.jobs.job import FOR_BLUR_AND_MAPS, Job
 from pnpladmm.jobs.large import TilesBar, is_large, run_large
-from pnpladmm.locks import check_apart, check_regular, only_writer_of
+from pnpladmm.locks import check_apart, check_regular, only_writer_of, remove_left_lock
 from pnpladmm.pictures import Picture, check_output, read_picture
 from pnpladmm.report import summarise_certificate, write_restoration
 from pnpladmm.restoration import NoiseModel, Restoration
@@ -80,6 +80,7 @@ def run_jobs(jobs: Sequence[Job], progress: bool = False) -> Iterator[Outcome | 
     left = []
     for job in jobs:
         if len(jobs) > 1 and was_done(job):
+            remove_left_lock(job.output)
             yield Skipped(job.picture, job.output)
         else:
             left.append(job)
@@ -180,9 +181,10 @@ def _run(job: Job, picture: Picture, progress: bool, callback: Callback | None) 
     if restored.status is Status.STOPPED and not (job.keep_interrupted and len(restored.history)):
         raise Interrupted  # also where there is no iterate to be kept
     written = restored.save(job.output)
-    write_job(job, hashes, complete=Status.STOPPED not in restored.statuses)
     if job.report:
         write_restoration(Path(f"{job.output}.report"), restored, Path(job.picture).name, dataclasses.asdict(job))
+    # The last of the outputs: what it says is complete is so.
+    write_job(job, hashes, complete=Status.STOPPED not in restored.statuses)
     return _outcome(job, restored, written.notes)
 
 

@@ -21,6 +21,7 @@ from pnpladmm.restoration.signs import Signs, detail_of, signs_of
 from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
 from pnpladmm.solvers.state import State
 
+ROWS = 512
 REPEATS = 2
 """So many times a picture is restored again."""
 LEAST_GAIN = 0.25
@@ -152,7 +153,9 @@ def _raised_term(problem: Problem, error: Tensor) -> Gaussian | WeightedGaussian
         return Gaussian((sigma.square() + error.to(sigma).square()).sqrt())
     if isinstance(term, WeightedGaussian):
         precision = term.precision_of(y).expand_as(y)
-        return WeightedGaussian(precision / (1 + precision * error.to(precision).square().view(-1, 1, 1, 1)))
+        added = error.to(precision).square().view(-1, 1, 1, 1)
+        # Some rows at a time: large pictures would need many copies.
+        return WeightedGaussian(torch.cat([part / (1 + part * added) for part in torch.split(precision, ROWS, -2)], -2))
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from pnpladmm.blur import Blur
 from pnpladmm.restoration.noise_model import NoiseModel
@@ -10,6 +11,7 @@ from pnpladmm.solvers import Problem
 
 POINT = 1 - 1e-6
 """A PSF with this share of its light in one pixel blurs nothing."""
+ROWS = 512
 NOISE_SHARE = 0.5
 """From here on most of what varies in a picture was taken for noise."""
 
@@ -28,12 +30,22 @@ def mostly_noise(problem: Problem, model: NoiseModel) -> str | None:
     """A warning where the estimated noise is most of what varies in a picture; else None."""
     if model.source != "estimated":
         return None
-    y = problem.observed.double()
-    precision = problem.data_term.precision_of(problem.observed)
-    counts = torch.ones_like(y) if precision is None else (precision > 0).expand_as(y).double()
-    number = counts.sum((-2, -1), keepdim=True).clamp_min(1)
-    mean = (y * counts).sum((-2, -1), keepdim=True) / number
-    spread = (((y - mean) * counts).square().sum((-2, -1), keepdim=True) / number).mean((1, 2, 3))
+    y, precision = problem.observed, problem.data_term.precision_of(problem.observed)
+
+    def sums(mean: Tensor, power: int) -> tuple[Tensor, Tensor]:
+        """Of `(y - mean)^power` and of the pixels that count, some rows at a time: large pictures need many copies."""
+        total, number = torch.zeros(2, *y.shape[:2], 1, 1, dtype=torch.float64, device=y.device)
+        for top in range(0, y.shape[-2], ROWS):
+            part = y[..., top : top + ROWS, :].double()
+            counts = torch.ones_like(part)
+            if precision is not None:
+                counts = (precision.expand_as(y)[..., top : top + ROWS, :] > 0).double()
+            total += ((part - mean).pow(power) * counts).sum((-2, -1), keepdim=True)
+            number += counts.sum((-2, -1), keepdim=True)
+        return total, number.clamp_min(1)
+
+    total, number = sums(torch.zeros((), dtype=torch.float64, device=y.device), 1)
+    spread = (sums(total / number, 2)[0] / number).mean((1, 2, 3))
     if bool((model.white.to(spread).square() < NOISE_SHARE * spread).all()):
         return None
     return (

@@ -303,6 +303,7 @@ def one_run(
     if method.length is not None and (share < 1 or state is not None):
         iterations = round(share * method.length) - (0 if state is None else state.iteration)
     result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback, state)
+    del problem  # as large as the picture
     return _back(units, result), divided
 
 
@@ -329,7 +330,9 @@ def _on_scale(
 def _back(units: Units | None, result: Result) -> Result:
     if units is None:
         return result
-    return replace(result, image=units.back(result.image), state=units.state(result.state))
+    image, state = units.back(result.image), result.state
+    shared = state.x is result.image  # of tiles
+    return replace(result, image=image, state=State(x=image, iteration=state.iteration) if shared else units.state(state))
 
 
 def units_for(prepared: Prepared, options: Options) -> Units | None:

@@ -71,7 +71,7 @@ class Units:
 
     def back(self, x: Tensor) -> Tensor:
         """Pictures as they are."""
-        return self.offset.to(x) + self.scale.to(x) * x
+        return (self.scale.to(x) * x).add_(self.offset.to(x))
 
     def state(self, state: State) -> State:
         """The picture as it is, and nothing else: no run can go on from variables on a scale of their own."""
