@@ -106,9 +106,11 @@ class WeightedGaussian(DataTerm):
         precision = torch.as_tensor(precision)
         if not precision.is_floating_point():
             precision = precision.float()
-        if not bool(torch.isfinite(precision).all()) or bool((precision < 0).any()):
+        # The ends alone: large maps are not copied.
+        low, high = precision.detach().aminmax() if precision.numel() else (precision.new_zeros(()),) * 2
+        if not bool(torch.isfinite(low) & torch.isfinite(high)) or bool(low < 0):
             raise InputError("precision has negative, NaN or infinite values: give 1/sigma^2, 0 for dead pixels")
-        if not bool(precision.any()):
+        if not bool(high > 0):
             raise InputError("precision is 0 everywhere: no pixel counts")
         self.precision = precision
         self._moved = precision
@@ -136,7 +138,7 @@ class WeightedGaussian(DataTerm):
 
     def L_h(self, y: Tensor) -> Tensor:
         """`max p` of each picture."""
-        return self.precision_of(y).double().expand_as(y).flatten(1).amax(1)
+        return self.precision_of(y).expand_as(y).flatten(1).amax(1).double()
 
     def precision_of(self, y: Tensor) -> Tensor:
         """`p` in the dtype and on the device of `y`; moved there once, not at every call."""

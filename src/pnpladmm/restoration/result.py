@@ -183,6 +183,12 @@ def joined(results: list[Result], images: Tensor, left_out: int) -> dict[str, An
     }
 
 
+def put_together(pages: list[Tensor]) -> Tensor:
+    """The pages in one tensor, without a copy where there is one part only."""
+    parts = [part for part in pages if len(part)]
+    return parts[0] if len(parts) == 1 else torch.cat(pages)
+
+
 def _histories(histories: list[History], left_out: int) -> History:
     """The histories side by side, NaN after the end of a page; the time is the sum over all pages."""
     rows = max(len(h) for h in histories)

@@ -25,7 +25,7 @@ from pnpladmm.restoration.noise_model import joined_noise
 from pnpladmm.restoration.options import FOR_SOURCES, USUAL, Options
 from pnpladmm.restoration.plausible import mostly_noise, no_blur
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
-from pnpladmm.restoration.result import Restoration, joined
+from pnpladmm.restoration.result import Restoration, joined, put_together
 from pnpladmm.restoration.sources import shows_sources, too_wide
 from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, Status, make_method, solve
@@ -83,7 +83,7 @@ def run(
         if Status.STOPPED in done[-1].result.statuses:
             break
     working = given.picture.to_linear() if options.linear else given.picture
-    image = torch.cat([d.result.image for d in done])
+    image = put_together([d.result.image for d in done])
     # Pages that an interrupt left out stay as they were.
     left = working.pixels[len(image) :].to(image)
     if left.shape[1:] != image.shape[1:]:  # the operator changes the size: no picture could replace them
@@ -91,7 +91,7 @@ def run(
     noise = torch.cat([d.prepared.noise for d in done])
     notes, warnings = _words(given.picture, blur, options, done, stars)
     notes = (*notes, *words)
-    image = torch.cat([image, left])
+    image = put_together([image, left])
     return Restoration(
         **joined([d.result for d in done], image, len(left)),
         noise=torch.cat([noise, noise.new_full((len(left),), torch.nan)]),
@@ -287,9 +287,8 @@ def one_run(
 ) -> tuple[Result, tuple[str, ...]]:
     """One run of the method, in its own units, with parameters for the noise level if it was given by its name.
 
-    It may go on from the state of a run in the same units, and stop after a share of the schedule.
-
-    The picture is on the problem's own domain and in the numbers of the observation. The notes say how it was divided.
+    It may go on from the state of a run in the same units, and stop after a share of the schedule. The picture is on
+    the problem's own domain and in the numbers of the observation. The notes say how it was divided.
     """
     options = options.decided(USUAL)
     if plan is not None:
@@ -330,9 +329,10 @@ def _on_scale(
 def _back(units: Units | None, result: Result) -> Result:
     if units is None:
         return result
-    image, state = units.back(result.image), result.state
-    shared = state.x is result.image  # of tiles
-    return replace(result, image=image, state=State(x=image, iteration=state.iteration) if shared else units.state(state))
+    image = units.back(result.image)
+    of_tiles = result.state.x is result.image
+    state = State(x=image, iteration=result.state.iteration) if of_tiles else units.state(result.state)
+    return replace(result, image=image, state=state)
 
 
 def units_for(prepared: Prepared, options: Options) -> Units | None:

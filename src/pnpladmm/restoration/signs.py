@@ -67,22 +67,41 @@ def signs_in(
 
     The n planes may be channels, and parts of a large picture; `ends` are then its darkest and its brightest pixel.
     """
-    low = torch.where(counts, y, torch.inf).amin((1, 2, 3), keepdim=True)
-    high = torch.where(counts, y, -torch.inf).amax((1, 2, 3), keepdim=True)
-    if ends is not None:
-        low, high = torch.full_like(low, ends[0]), torch.full_like(high, ends[1])
-    bends, inner = _laplacian(x), counts[..., 1:-1, 1:-1]
+    planes = [slice(i, i + 1) for i in range(y.shape[1])]
+    if ends is None:
+        lows = [torch.where(counts[:, i], y[:, i], torch.inf).amin((1, 2, 3), keepdim=True) for i in planes]
+        highs = [torch.where(counts[:, i], y[:, i], -torch.inf).amax((1, 2, 3), keepdim=True) for i in planes]
+        low, high = torch.stack(lows).amin(0).double(), torch.stack(highs).amax(0).double()
+    else:
+        low, high = (torch.full((len(y), 1, 1, 1), end, dtype=torch.float64, device=y.device) for end in ends)
+    # Plane by plane, in float64: all of them together would need gigabytes.
+    sums = torch.stack([_sums(y[:, i], x[:, i], mean[:, i], counts[:, i], low, high) for i in planes]).sum(0)
+    number, inner = sums[:2].clamp_min(1)
+    squares, bends = sums[2:7] / number, sums[7:] / inner
+    residual, below, above, detail, detail_before = squares.sqrt()
+    curvature, curvature_before, square, fourth = bends
     return Signs(
         level=level.double(),
-        residual=_rms(y - mean, counts),
-        below=_rms((low - x).clamp_min(0), counts),
-        above=_rms((x - high).clamp_min(0), counts),
-        detail=_rms(_detail(x), counts),
-        detail_before=_rms(_detail(y), counts),
-        curvature=_mean(bends.abs(), inner),
-        curvature_before=_mean(_laplacian(y).abs(), inner),
-        peaked=_mean(bends**4, inner) / _mean(bends**2, inner).square().clamp_min(torch.finfo(torch.float64).tiny),
+        residual=residual,
+        below=below,
+        above=above,
+        detail=detail,
+        detail_before=detail_before,
+        curvature=curvature,
+        curvature_before=curvature_before,
+        peaked=fourth / square.square().clamp_min(torch.finfo(torch.float64).tiny),
     )
+
+
+def _sums(y: Tensor, x: Tensor, mean: Tensor, counts: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """What the signs are made of, summed over one plane (B, 1, h, w): (11, B)."""
+    y, x, mean = y.double(), x.double(), mean.double()
+    bends, inner = _laplacian(x), counts[..., 1:-1, 1:-1]
+    roots = (y - mean, (low - x).clamp_min(0), (x - high).clamp_min(0), _detail(x), _detail(y))
+    values = [counts.double(), inner.double()]
+    values += [root.square() * counts for root in roots]
+    values += [value * inner for value in (bends.abs(), _laplacian(y).abs(), bends**2, bends**4)]
+    return torch.stack([value.flatten(1).sum(1) for value in values])
 
 
 def detail_of(problem: Problem) -> Tensor:
@@ -94,17 +113,19 @@ def detail_of(problem: Problem) -> Tensor:
 
 def detail_in(y: Tensor, counts: Tensor) -> Tensor:
     """The detail in planes (B, n, h, w), where `counts`."""
-    return _rms(_detail(y), counts)
+    planes = [slice(i, i + 1) for i in range(y.shape[1])]
+    squares = [(_detail(y[:, i].double()).square() * counts[:, i]).flatten(1).sum(1) for i in planes]
+    return (torch.stack(squares).sum(0) / counts.flatten(1).sum(1).clamp_min(1)).sqrt()
 
 
 def _bands(x: Tensor) -> Tensor:
-    """The picture in float64; of a large one some bands of rows, evenly spaced, side by side as channels."""
+    """The picture; of a large one some bands of rows, evenly spaced, side by side as channels."""
     height, width = x.shape[-2:]
     count = LARGEST // (BAND * width)
     if height * width <= LARGEST or count < 1:
-        return x[..., : max(3, LARGEST // width), :].double()
+        return x[..., : max(3, LARGEST // width), :]
     starts = [round(i * (height - BAND) / max(1, count - 1)) for i in range(count)]
-    return torch.cat([x[..., start : start + BAND, :] for start in starts], 1).double()
+    return torch.cat([x[..., start : start + BAND, :] for start in starts], 1)
 
 
 def _detail(x: Tensor) -> Tensor:
@@ -113,11 +134,3 @@ def _detail(x: Tensor) -> Tensor:
 
 def _laplacian(x: Tensor) -> Tensor:
     return 4 * x[..., 1:-1, 1:-1] - x[..., :-2, 1:-1] - x[..., 2:, 1:-1] - x[..., 1:-1, :-2] - x[..., 1:-1, 2:]
-
-
-def _mean(values: Tensor, counts: Tensor) -> Tensor:
-    return (values * counts).flatten(1).sum(1) / counts.flatten(1).sum(1).clamp_min(1)
-
-
-def _rms(values: Tensor, counts: Tensor) -> Tensor:
-    return _mean(values.square(), counts).sqrt()
