@@ -81,6 +81,7 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
             break
         level = torch.where(again.to(verdict.level.device), verdict.level, prepared.noise)
         prepared = raised(prepared, (level.square() - prepared.noise.square()).clamp_min(0).sqrt())
+        del result  # as large as the picture
         result, notes = attempt(prepared)
     words = words_on(before, prepared.noise, doubted & ~withdrawn, withdrawn)
     return Judged(prepared, result, withdrawn, notes, words)

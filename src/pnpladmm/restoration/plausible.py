@@ -11,7 +11,7 @@ from pnpladmm.solvers import Problem
 
 POINT = 1 - 1e-6
 """A PSF with this share of its light in one pixel blurs nothing."""
-ROWS = 512
+ROWS = 64
 NOISE_SHARE = 0.5
 """From here on most of what varies in a picture was taken for noise."""
 
