@@ -1,7 +1,8 @@
 """Time and peak memory of large pictures: in one piece, in tiles within a budget, in parts from file to file; and of
 many pictures with one worker and with two.
 
-Each run is a process of its own; its peak includes Python and torch, its time does not include their start.
+Each run is a process of its own; its peak includes Python and torch, its time does not include their start. The time of
+the cores is measured beside that of the clock: where a machine does other things, too, it says how the work grows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ SIDE = 17
 NOISE = 10.0
 CALLS = {"cpu": 2, "cuda": 8}
 """Denoiser calls: memory does not depend on them, and time is proportional."""
+BUDGET = "2GB"
+"""The memory for pictures in parts; on a GPU, of the GPU."""
+FRAMES = 40
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,11 @@ def cases(options: Options) -> list[Case]:
     if options.quick:
         frames = [Case("frames", 64, 64, frames=3, workers=workers) for workers in (1, 2)]
         return [Case("whole", 256, 256), Case("budget", 320, 320, "300MB"), Case("parts", 256, 320), *frames]
-    parts = [Case("parts", n, n) for n in (2000, 5000, 10000)]
+    parts = [Case("parts", n, n, BUDGET) for n in (2000, 5000, 10000)]
     if options.device.type == "cuda":
         return [*parts, Case("whole", 2000, 2000), Case("budget", 10000, 10000, "18GB")]
     budgets = [Case("budget", 3000, 4000, "3GB"), Case("budget", 4000, 6000, "5GB")]
-    frames = [Case("frames", 1000, 1000, frames=200, workers=workers) for workers in (1, 2)]
+    frames = [Case("frames", 1000, 1000, frames=FRAMES, workers=workers) for workers in (1, 2)]
     return [*parts, Case("whole", 1000, 1000), *budgets, *frames]
 
 
@@ -66,7 +70,8 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "pixels": lambda row: f"{row['width']}x{row['height']}",
     "budget": lambda row: row["memory"] or "-",
     "s": lambda row: f"{row['seconds']:.1f}",
-    "us per pixel": lambda row: f"{1e6 * row['seconds'] / row['width'] / row['height'] / row['frames']:.2f}",
+    "us per pixel": lambda row: f"{_per_pixel(row, 'seconds'):.2f}",
+    "us of cores per pixel": lambda row: f"{_per_pixel(row, 'core_seconds'):.2f}",
     "peak, GB": lambda row: f"{row['peak_bytes'] / 1e9:.2f}",
     "peak of the GPU, GB": lambda row: f"{row['gpu_bytes'] / 1e9:.2f}" if row["gpu_bytes"] else "-",
     "seams": lambda row: row["seams"],
@@ -85,7 +90,27 @@ def run(options: Options) -> Report:
     calls = CALLS[options.device.type]
     title = f"Large pictures with {denoiser}, {calls} calls, on {options.device.type}"
     settings = {"denoiser": denoiser, "calls": calls, "kernel_side": SIDE, "noise": NOISE}
-    return Report("scale", title, COLUMNS, list(known.values()), settings, [])
+    rows = list(known.values())
+    return Report("scale", title, COLUMNS, rows, settings, _growth(rows))
+
+
+def _per_pixel(row: Row, name: str) -> float:
+    """Microseconds."""
+    return 1e6 * float(row[name]) / (row["width"] * row["height"] * row["frames"])
+
+
+def _growth(rows: list[Row]) -> list[str]:
+    """How the time per pixel and the peaks of pictures in parts compare, and two workers with one."""
+    notes = []
+    parts = sorted((row for row in rows if row["way"] == "parts"), key=lambda row: int(row["width"]))
+    for name, words in (("seconds", "time"), ("core_seconds", "time of the cores")):
+        each = [_per_pixel(row, name) / _per_pixel(parts[0], name) for row in parts]
+        notes.append(f"in parts, {words} per pixel relative to the smallest: {', '.join(f'{one:.2f}' for one in each)}")
+    one, two = (next((row for row in rows if row["workers"] == n and row["way"] == "frames"), None) for n in (1, 2))
+    if one is not None and two is not None:
+        faster = one["seconds"] / two["seconds"]
+        notes.append(f"{two['frames']} frames: two workers are {faster:.2f} times as fast as one")
+    return notes
 
 
 def _measure(case: Case, denoiser: str, options: Options) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -23,16 +24,23 @@ def timed(jobs: list[Job], runs: int) -> dict[str, Any]:
         for job in jobs:
             _remove(Path(job.output))
             _remove(Path(f"{job.output}.job.json"))
-        began = time.perf_counter()
+        began, cores = time.perf_counter(), _core_seconds()
         found = list(run_jobs(jobs))
-        seconds = time.perf_counter() - began
+        seconds, cores = time.perf_counter() - began, _core_seconds() - cores
     failed = next((one for one in found if isinstance(one, Failure)), None)
     if failed is not None:
         raise InputError(failed.error)
     notes = " ".join(note for one in found if isinstance(one, Outcome) for note in one.notes)
     seams = re.search(r"seams: at most ([0-9.e+]+)", notes)
     gpu = torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0
-    return {"seconds": seconds, "gpu_bytes": gpu, "seams": f"{seams[1]} of 255" if seams else "-"}
+    stated = f"{seams[1]} of 255" if seams else "-"
+    return {"seconds": seconds, "core_seconds": cores, "gpu_bytes": gpu, "seams": stated}
+
+
+def _core_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _remove(path: Path) -> None:
