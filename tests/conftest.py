@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 import pnpladmm as pl
+import scale_cases
 from dataset_cases import good_things, write_coco
 from pnpladmm import cli
 from pnpladmm import deepinv as adapter
+from pnpladmm.scale import restore_large
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -69,6 +71,25 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes], list
         for process in (*workers, scheduler):
             process.kill()
             process.wait()
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a picture in several formats that are read in parts, and its PSF."""
+    pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
+    folder: Path = tmp_path_factory.mktemp("scale")
+    scale_cases.write_scene(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def expected(scene: Path) -> np.ndarray:
+    """What the zarr of the scene becomes."""
+    import zarr
+
+    restore_large(scale_cases.settings(scene, "in.zarr"), scene / "expected.zarr", side=192)
+    found: np.ndarray = zarr.open(scene / "expected.zarr/0", mode="r")[:]
+    return found
 
 
 def dense(operator: pl.LinearOperator, shape: tuple[int, int, int, int]) -> np.ndarray:

@@ -1,12 +1,4 @@
-"""Pictures that are read and written in parts, tiles as tasks on a cluster, and runs that go on after a kill."""
-
-import errno
-import os
-import random
-import subprocess
-import sys
-import time
-from pathlib import Path
+"""Pictures that are read and written in parts: formats, decisions on the whole picture, memory."""
 
 import numpy as np
 import pytest
@@ -15,44 +7,12 @@ import torch
 
 import pnpladmm as pl
 from pnpladmm.blur import read_blur
-from pnpladmm.jobs import Failure, Job, Outcome, Skipped, run_jobs
-from pnpladmm.scale import Settings, open_source, restore_large
+from pnpladmm.scale import open_source, restore_large
 from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.fits_file import write_fits
-from pnpladmm.scale.store import TileStore
+from scale_cases import contents, settings
 
 zarr = pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory):
-    """A grey picture of 16 bits as TIFF and as zarr, its PSF, and its restoration in one piece."""
-    folder = tmp_path_factory.mktemp("scale")
-    y, x = np.mgrid[:160, :300] / 40
-    sharp = 0.4 + 0.2 * np.sin(x * y) + 0.3 * ((2 * x).astype(int) + (1.5 * y).astype(int)) % 3 / 3
-    blurred = torch.nn.functional.avg_pool2d(torch.tensor(sharp)[None, None], 5, 1, 2, count_include_pad=False)[0, 0]
-    noisy = blurred.numpy() + 0.01 * np.random.default_rng(0).normal(size=sharp.shape)
-    samples = (noisy.clip(0, 1) * 65535).round().astype(np.uint16)
-    tifffile.imwrite(folder / "in.tif", samples, tile=(64, 64))
-    array = zarr.create_array(folder / "in.zarr", shape=samples.shape, chunks=(70, 90), dtype="uint16")
-    array[:] = samples
-    np.save(folder / "psf.npy", np.ones((5, 5)) / 25)
-    return folder
-
-
-def settings(folder: Path, picture: str = "in.tif", **changed) -> Settings:
-    given = {
-        "picture": str(folder / picture), "blur": str(folder / "psf.npy"), "noise": 0.01, "denoiser": "light",
-        "iterations": 2, "strength": 1.0, "saturation": True, "device": None,
-    }  # fmt: skip
-    return Settings(**(given | changed))
-
-
-@pytest.fixture(scope="module")
-def expected(scene):
-    """What the zarr becomes, run once in this process."""
-    restore_large(settings(scene, "in.zarr"), scene / "expected.zarr", side=192)
-    return zarr.open(scene / "expected.zarr/0", mode="r")[:]
 
 
 def test_zarr_is_restored_as_by_the_tiles_of_restore(scene, expected):
@@ -176,104 +136,6 @@ def test_a_right_psf_is_not_doubted_in_small_parts(scene, tmp_path):
     assert done.done.warnings == ()
 
 
-def test_finished_tiles_are_kept_and_a_damaged_one_is_made_again(scene, expected):
-    class Enough(Exception):
-        pass
-
-    def stop(done, total, rate):
-        assert rate > 0
-        if done == 2:
-            raise Enough
-
-    output = scene / "resumed.zarr"
-    with pytest.raises(Enough):
-        restore_large(settings(scene, "in.zarr"), output, side=192, tell=stop)
-    store = TileStore(Path(f"{output}.tiles"))
-    store.path(0).write_bytes(store.path(0).read_bytes()[:100])
-    done = restore_large(settings(scene, "in.zarr"), output, side=192)
-    assert "1 tiles of an earlier run were kept" in done.done.notes
-    np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
-
-
-@pytest.mark.parametrize("moment", ["tile", "picture"])
-def test_a_full_disk_is_one_line_and_the_run_goes_on_later(scene, expected, tmp_path, monkeypatch, moment):
-    written = []
-
-    def full(*given, inner=np.save, **options):
-        written.append(given)
-        if moment == "tile" and len(written) > 4:  # a tile and a look each
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        inner(*given, **options)
-
-    def allocate(*given):
-        if moment == "picture":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(np, "save", full)
-    monkeypatch.setattr(os, "posix_fallocate", allocate)
-    output = tmp_path / "full.zarr"
-    with pytest.raises(pl.InputError, match=r"full.zarr.*cannot be written \(No space left on device\)") as error:
-        restore_large(settings(scene, "in.zarr"), output, side=192)
-    assert "\n" not in str(error.value)
-    assert not output.exists()
-    monkeypatch.undo()
-    done = restore_large(settings(scene, "in.zarr"), output, side=192)
-    assert any("tiles of an earlier run were kept" in note for note in done.done.notes)
-    np.testing.assert_array_equal(zarr.open(output / "0", mode="r")[:], expected)
-
-
-def test_a_kill_while_the_tiles_are_removed_leaves_a_folder_that_is_known(tmp_path, monkeypatch):
-    store = TileStore.open(tmp_path / "out.npy", "digest")
-    for number in range(5):
-        store.write(number, np.zeros((1, 2, 2)))
-    left = []
-    monkeypatch.setattr("shutil.rmtree", lambda folder, **_: left.extend(path.name for path in folder.iterdir()))
-    store.remove()
-    assert left == ["job.json"]
-    TileStore.open(tmp_path / "out.npy", "digest")
-
-
-def test_tiles_of_another_job_are_refused(scene):
-    output = scene / "other.npy"
-    folder = Path(f"{output}.tiles")
-    TileStore.open(output, "another digest")
-    with pytest.raises(pl.InputError, match="tiles of another job"):
-        restore_large(settings(scene), output, side=192)
-    assert folder.is_dir()
-
-
-KILLS = int(os.environ.get("PNPLADMM_TEST_KILLS", "1"))
-"""So many kills at random moments, for each format."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".zarr", ".tif"] if KILLS > 1 else [".zarr"])
-def test_killed_at_any_moment_the_same_command_writes_the_same_bytes(scene, suffix, tmp_path):
-    command = [sys.executable, "-m", "pnpladmm", "restore", str(scene / "in.zarr"), "-b", str(scene / "psf.npy")]
-    command += ["--noise", "2.55", "--iterations", "2", "--tiles", "192", "-o"]
-    began = time.monotonic()
-    subprocess.run([*command, str(tmp_path / f"out{suffix}")], check=True, capture_output=True)
-    seconds = time.monotonic() - began
-    wanted = contents(tmp_path / f"out{suffix}")
-    draw = random.Random(suffix)
-    for number in range(KILLS):
-        output = tmp_path / str(number) / f"out{suffix}"
-        output.parent.mkdir()
-        running = subprocess.Popen([*command, str(output)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        time.sleep(draw.uniform(0.2, 1) * seconds)
-        running.kill()
-        running.wait()
-        subprocess.run([*command, str(output)], check=True, capture_output=True)
-        assert contents(output) == wanted
-        assert not Path(f"{output}.tiles").exists()
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """The bytes of a file, or of every file in a folder."""
-    files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
-    return {str(one.relative_to(path)): one.read_bytes() for one in files}
-
-
 @pytest.mark.parametrize(
     ("blur", "options"),
     [
@@ -313,28 +175,6 @@ def test_files_are_read_in_parts(scene):
         assert source.beside.pixel_size == (0.5, 0.25)
 
 
-def test_bad_input_is_one_line(scene, tmp_path):
-    def refused(match, output="bad.zarr", side=192, **changed):
-        with pytest.raises(pl.InputError, match=match) as error:
-            restore_large(settings(scene, **changed), scene / output, side=side)
-        assert "\n" not in str(error.value)
-
-    refused("no such file", picture=str(tmp_path / "none.zarr"))
-    refused("give .zarr, .tif, .fits or .npy", output="bad.webp")
-    refused("needs? the whole picture", denoiser="tv")
-    refused("side of at least", side=100)
-    cut = tmp_path / "cut.tif"
-    cut.write_bytes((scene / "in.tif").read_bytes()[:5000])
-    refused("in parts|cannot be read|damaged", picture=str(cut))
-    empty = tmp_path / "group.zarr"
-    zarr.open_group(empty, mode="w")
-    refused("without a picture", picture=str(empty))
-    np.savez(tmp_path / "small.npz", kernels=np.ones((1, 3, 3)) / 9, weights=np.ones((1, 50, 50)))
-    refused("50x50", blur=str(tmp_path / "small.npz"))
-    zarr.create_array(tmp_path / "four.zarr", shape=(4, 5, 60, 60), dtype="uint8")
-    refused("one plane", picture=str(tmp_path / "four.zarr"))
-
-
 def test_colour_planes_lie_where_the_pictures_do():
     eye = torch.eye(3)[None].tolist()
     found = Decisions((9, 9), 3, 1.0, 0.1, False, (0.0, 1.0), (3, 3), planes=(eye, eye, [[1.0, 0.5, 0.1]]))
@@ -355,59 +195,3 @@ def test_the_memory_decides_how_large_tiles_are(scene, tmp_path):
     assert tiles == [1, 3]
     with pytest.raises(pl.InputError, match="a worker with this blur"):
         restore_large(settings(scene), tmp_path / "out.npy", side=None, memory=3 * 10**8)
-
-
-def test_a_picture_smaller_than_the_halo_is_one_tile(tmp_path, scene):
-    np.save(tmp_path / "small.npy", np.random.default_rng(0).random((40, 50)).astype(np.float32))
-    done = restore_large(settings(scene, picture=str(tmp_path / "small.npy")), tmp_path / "out.npy")
-    assert done.tiles == 1
-    assert np.load(tmp_path / "out.npy").shape == (40, 50)
-
-
-def test_many_pictures_skip_what_is_done_and_list_what_failed(scene, tmp_path):
-    names = ["a.npy", "b.npy", "broken.npy"]
-    for name in names[:2]:
-        np.save(tmp_path / name, np.random.default_rng(len(name)).random((64, 64)).astype(np.float32))
-    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY broken")
-    out = tmp_path / "out"
-    out.mkdir()
-    jobs = [
-        Job(str(tmp_path / n), str(scene / "psf.npy"), str(out / n), noise=5.0, denoiser="tv", iterations=2)
-        for n in names
-    ]
-    assert [type(o) for o in run_jobs(jobs)] == [Outcome, Outcome, Failure]
-    assert [type(o) for o in run_jobs(jobs)] == [Skipped, Skipped, Failure]
-    np.save(tmp_path / "a.npy", np.zeros((64, 64), np.float32) + 0.5)
-    assert [type(o) for o in run_jobs(jobs)] == [Skipped, Outcome, Failure]
-
-
-@pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_restores_the_same_picture(scene, expected, cluster):
-    address, _, workers = cluster
-    seen = []
-
-    def tell(done, total, rate):
-        if not seen:
-            workers[0].kill()
-        seen.append(done)
-
-    output = scene / "cluster.zarr"
-    restore_large(settings(scene, "in.zarr"), output, side=192, scheduler=address, tell=tell)
-    assert seen[-1] >= 3
-    found = zarr.open(output / "0", mode="r")[:].astype(int)
-    np.testing.assert_allclose(found, expected.astype(int), atol=2)  # workers may use another number of threads
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_is_gone_is_one_line_and_the_run_goes_on_later(scene, expected, cluster):
-    address, scheduler, _ = cluster
-    output = scene / "gone.zarr"
-    with pytest.raises(pl.InputError, match="scheduler is gone"):
-        restore_large(settings(scene, "in.zarr"), output, side=192, scheduler=address, tell=lambda *_: scheduler.kill())
-    with pytest.raises(pl.InputError, match="nobody answers"):
-        restore_large(settings(scene, "in.zarr"), output, side=192, scheduler="tcp://127.0.0.1:9")
-    assert (
-        restore_large(settings(scene, "in.zarr"), output, side=192)
-        .done.notes[-2]
-        .endswith("tiles of an earlier run were kept")
-    )
