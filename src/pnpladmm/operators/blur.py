@@ -14,6 +14,7 @@ from pnpladmm.operators.base import LinearOperator, Shape, as_map, check_size, s
 from pnpladmm.operators.boundary import Boundary, Extension, check_boundary
 from pnpladmm.operators.compression import Compression, compress
 from pnpladmm.operators.convolution import Bank, TransposedBank, bank_cost, make_bank
+from pnpladmm.operators.division import Division
 from pnpladmm.operators.preconditioner import LocalWiener, Regions, regions_of
 from pnpladmm.operators.windows import BankData, Domain
 from pnpladmm.tensors import InputError, type_words
@@ -60,6 +61,8 @@ class SpatiallyVaryingBlur(LinearOperator):
     steps_per_root_condition = 0.25
     compression: Compression | None = None
     """The error of the compression; None for a blur that was not compressed."""
+    division: tuple[Division, ...] | None = None
+    """Of a part of a picture: the regions of the whole one, for each picture of a batch."""
 
     def __init__(
         self,

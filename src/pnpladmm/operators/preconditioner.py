@@ -25,7 +25,6 @@ picture. Those frequencies are left to the start and to later steps (docs/refere
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
+from pnpladmm.operators.division import TINY, partition
 from pnpladmm.operators.fft import Size, fast_size, is_smooth
 from pnpladmm.operators.kernel_order import KernelOrder, add_weighted
 from pnpladmm.operators.preconditioning import Preconditioner
@@ -44,20 +44,10 @@ if TYPE_CHECKING:
 
 # Relative to its strongest frequency, below this power a filter does not amplify any further.
 FLOOR = 0.1
-# More regions than this cost more time than they save.
-MOST_REGIONS = 16
-# A region leaves pixels of which it has less than this share to the others, so that its box is smaller.
-LEAST_SHARE = 0.02
 # The largest `c`, a factor without unit: a signed blur with a mean of almost 0 has a tiny `S(0)`.
 MAX_WEIGHT = 100.0
 # The smallest `c`: with a smaller one the filters would amplify what other pixels determine better.
 MIN_WEIGHT = 0.3
-# The weights are segments if the largest weight of a pixel (of weights that sum to 1) is at least this on average.
-# Where kernels mix more, no kernel stands for a region.
-MIN_MEAN_LARGEST_WEIGHT = 0.5
-# Pixels from which the means over tiles are computed.
-SAMPLES = 1 << 14
-TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -170,7 +160,7 @@ class Filter:
 def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     """The regions of a blur, as pictures `like` will need them."""
     kernels, weights = (t.to(like.device, torch.float64) for t in (blur.kernels, blur.weights))
-    v, gram = _partition(weights)
+    v, gram = partition(weights, blur.division)
     correlation = _correlations(kernels, gram)
     one = torch.ones(len(weights), kernels.shape[2], *blur.scene, dtype=like.dtype, device=like.device)
     usual = (v * correlation.sum((-2, -1), keepdim=True).amax(2, keepdim=True)).sum(1)
@@ -190,54 +180,6 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     exact = torus & (flat.any(-1).sum(1) == 1) & (flat.amax(-1) == flat.amin(-1)).all(1)
     floor = torch.where(exact, 0.0, FLOOR).to(like.dtype).view(-1, 1, 1, 1, 1)
     return Regions(tuple(patches), blur.border_widths, floor)
-
-
-def _partition(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """`v` (b, Q, 1, h, w) and the mean of `u_i u_j` over each region (b, Q, P, P).
-
-    Each picture is divided by itself, whatever its neighbours are; those with fewer regions get empty ones.
-    """
-    parts = [_partition_one(one, int(one.flatten(2).any(-1).sum())) for one in weights.unsqueeze(1)]
-    most = max(v.shape[1] for v, _ in parts)
-    padded = [
-        (F.pad(v, (0, 0, 0, 0, 0, 0, 0, most - v.shape[1])), F.pad(gram, (0, 0, 0, 0, 0, most - v.shape[1])))
-        for v, gram in parts
-    ]
-    return torch.cat([v for v, _ in padded]), torch.cat([gram for _, gram in padded])
-
-
-def _partition_one(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`_partition` of one picture; `count` of its weights are not 0 everywhere."""
-    total = weights.sum(1, keepdim=True)
-    if count <= MOST_REGIONS and bool((weights >= 0).all()):
-        v = weights / total.clamp_min(TINY)
-        v = torch.where(v < LEAST_SHARE, 0.0, v)
-        used = weights.flatten(2).any(-1).view(1, -1, 1, 1, 1).to(v)
-        v = torch.where(total > 0, v / v.sum(1, keepdim=True).clamp_min(TINY), used / count)
-        if bool((v.amax(1).mean((-2, -1)) >= MIN_MEAN_LARGEST_WEIGHT).all()):
-            # Its own kernel stands for a region, not the mean of what mixes with it at the seams: measured.
-            mean = (v * total.square()).sum((-2, -1)) / v.sum((-2, -1)).clamp_min(TINY)
-            return v, torch.diag_embed(torch.diag_embed(mean.squeeze(-1)))
-    tiles = next((n for n in (4, 3) if 2 * n * n <= count), 1)
-    v = (_hats(tiles, weights.shape[-2])[:, None, :, None] * _hats(tiles, weights.shape[-1])[None, :, None, :]).to(
-        weights
-    )
-    v = v.reshape(1, tiles * tiles, 1, *weights.shape[-2:]).expand(len(weights), -1, -1, -1, -1)
-    step = max(1, math.isqrt(weights[0, 0].numel() // SAMPLES))
-    sampled = weights[..., ::step, ::step].flatten(2)
-    grams = []
-    for share in v[..., ::step, ::step].flatten(2).unbind(1):
-        share = (share / share.sum(-1, keepdim=True).clamp_min(TINY)).unsqueeze(1)
-        grams.append((share * sampled) @ sampled.mT)
-    return v, torch.stack(grams, 1)
-
-
-def _hats(count: int, length: int) -> Tensor:
-    """`count` hat functions on `length` pixels that sum to one, (count, length)."""
-    if count == 1:
-        return torch.ones(1, length, dtype=torch.float64)
-    position = torch.linspace(0, count - 1, length, dtype=torch.float64)
-    return (1 - (position - torch.arange(count).unsqueeze(1)).abs()).clamp_min(0)
 
 
 def _correlations(kernels: Tensor, gram: Tensor) -> Tensor:

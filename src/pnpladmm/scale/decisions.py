@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from pnpladmm.restoration.signs import detail_in
 from pnpladmm.restoration.units import Units, darkest_and_brightest
 from pnpladmm.scale.source import Source, Span, open_source
 from pnpladmm.solvers.colour import ColourPlanes
+
+if TYPE_CHECKING:
+    from pnpladmm.scale.pace import Pace
 
 SAMPLE, SAMPLES = 256, 16
 """Side and number of the parts from which noise and colours of the whole picture are measured."""
@@ -53,6 +56,8 @@ class Decisions:
     hot_count: int = 0
     planes: tuple[Any, Any, Any] | None = None
     """Mixing, unmixing and energy of the colour planes, as lists."""
+    pace: Pace | None = None
+    """The steps of the fast method, where tiles have them in common."""
 
     @property
     def units(self) -> Units:

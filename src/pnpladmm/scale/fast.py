@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.done import Done, Tell
 from pnpladmm.scale.engine import Engine, Task
 from pnpladmm.scale.output import blended, disagreements
+from pnpladmm.scale.pace import find_pace, keep, kept
 from pnpladmm.scale.store import TileStore, is_whole, load
 from pnpladmm.scale.task import Settings, check_folder, restore_part, restore_tile
 from pnpladmm.scale.verdict import Verdict, chosen, look, look_size, settle
@@ -34,9 +35,9 @@ class FastWork:
 
     def run(self, decisions: Decisions) -> Done:
         """Restore the tiles, and measure their seams."""
-        verdict, kept = self._restore(decisions)
-        seams = None if verdict.withdrawn else self._seams(verdict.decisions)
-        notes = [f"{kept} tiles of an earlier run were kept"] if kept else []
+        verdict, before = self._restore(decisions)
+        seams = None if verdict.withdrawn else self._seams(self._paced(verdict.decisions))
+        notes = [f"{before} tiles of an earlier run were kept"] if before else []
         return Done(
             decisions=verdict.decisions,
             status=Status.WITHDRAWN if verdict.withdrawn else Status.FINISHED,
@@ -50,13 +51,24 @@ class FastWork:
     def _restore(self, decisions: Decisions) -> tuple[Verdict, int]:
         """Look at a few tiles, then restore those that are not there yet; the verdict, and how many were there."""
         began = time.perf_counter()
-        kept = self._there(decisions)
+        before = self._there(decisions)
         verdict = settle(self.store, self.settings, decisions, self.grid, lambda *at: self._see(began, *at))
         if not verdict.withdrawn:
             there = self._there(decisions)
             missing = [n for n in range(len(self.grid)) if n not in there]
-            self._run(_one, verdict.decisions, missing, began, len(there))
-        return verdict, len(kept)
+            self._run(_one, self._paced(verdict.decisions), missing, began, len(there))
+        return verdict, len(before)
+
+    def _paced(self, decisions: Decisions) -> Decisions:
+        """The decisions with the steps that all tiles take; found once for each noise level."""
+        if len(self.grid) == 1:
+            return decisions
+        pace = kept(self.store.folder, decisions)
+        if pace is None:
+            [(_, pace)] = self.engine.run(find_pace, [(self.settings, decisions, self.grid)])
+            if pace is not None:
+                keep(self.store.folder, decisions, pace)
+        return replace(decisions, pace=pace)
 
     def _there(self, decisions: Decisions) -> set[int]:
         return self.store.finished(self.grid, decisions.channels)
@@ -66,7 +78,9 @@ class FastWork:
         looked, there = chosen(self.grid), self._there(decisions)
         seen = [self.store.look_path(attempt, n) for n in looked]
         missing = [n for n, path in zip(looked, seen, strict=True) if not (n in there and is_whole(path))]
-        self._run(look, decisions, missing, began, len(looked) - len(missing), look_size(self.grid), attempt)
+        self._run(
+            look, self._paced(decisions), missing, began, len(looked) - len(missing), look_size(self.grid), attempt
+        )
         return [load(path) for path in seen]
 
     def _run(

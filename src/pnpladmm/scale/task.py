@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pnpladmm.restoration.policy import Pages, Prepared, prepare, unit_of
 from pnpladmm.scale.decisions import Decisions, decide
 from pnpladmm.scale.source import Source, Span, open_source
 from pnpladmm.scale.store import TileStore
-from pnpladmm.solvers import make_method, solve
+from pnpladmm.solvers import Annealed, Problem, make_method, solve
 from pnpladmm.solvers.colour import detail_of
 from pnpladmm.tensors import InputError, one_line
 from pnpladmm.tiling.geometry import Grid, Tile, plan_tiles
@@ -66,12 +66,11 @@ def decisions_for(settings: Settings) -> Decisions:
 
 
 def grid_of(settings: Settings, decisions: Decisions, side: int) -> Grid:
-    """The tiles of the scene, which is larger than the picture by the reach of the kernels."""
-    (height, width), (kh, kw) = decisions.size, decisions.kernel
-    halo, blend = halo_for((kh, kw), load_denoiser(settings.denoiser, settings.device))
-    if side < least_side(halo) < max(height, width):
+    """The tiles of the scene."""
+    halo, blend = halo_for(decisions.kernel, load_denoiser(settings.denoiser, settings.device))
+    if side < least_side(halo) < max(decisions.size):
         raise InputError(f"tiles = {side}: this blur and denoiser need a side of at least {least_side(halo)}")
-    return plan_tiles((height + kh - 1, width + kw - 1), side, halo, blend)
+    return plan_tiles(scene_of(decisions), side, halo, blend)
 
 
 def restore_part(settings: Settings, decisions: Decisions, rows: Span, columns: Span) -> tuple[Prepared, Tensor]:
@@ -80,16 +79,23 @@ def restore_part(settings: Settings, decisions: Decisions, rows: Span, columns: 
         prepared, blank = prepared_part(settings, decisions, source, rows, columns)
     if blank:
         return prepared, prepared.problem.default_start()[0].float().cpu()
+    problem, method = annealed_for(settings, decisions, prepared.problem)
+    image = solve(problem, method, method.length, 0.0, record=False).image
+    return prepared, decisions.units.back(image)[0].float().cpu()
+
+
+def annealed_for(settings: Settings, decisions: Decisions, problem: Problem) -> tuple[Problem, Annealed]:
+    """A part of the picture on the scale of the method, with the colours and the steps of the whole, and the method."""
     units = decisions.units
-    problem = units.problem(prepared.problem)
+    problem = units.problem(problem)
     vars(problem)["colour_planes"] = decisions.colour_planes(problem.observed)
     denoiser = load_denoiser(settings.denoiser, settings.device)
     noise = units.noise(torch.tensor([decisions.noise], dtype=torch.float64, device=problem.observed.device))
     method = make_method("fast", denoiser, problem, noise, settings.strength, settings.iterations)
-    if method.length is None:
+    if not isinstance(method, Annealed):
         raise InputError(f"{settings.denoiser} needs the whole picture: large files take networks, such as light")
-    image = solve(problem, method, method.length, 0.0, record=False).image
-    return prepared, units.back(image)[0].float().cpu()
+    pace = decisions.pace
+    return problem, method if pace is None else replace(method, step_lengths=pace.lengths or None)
 
 
 def restore_tile(settings: Settings, decisions: Decisions, tile: Tile) -> np.ndarray[Any, Any]:
@@ -130,7 +136,18 @@ def operator_part(
     """The blur of a part of the scene, and the rows and columns of the picture that it maps to."""
     kh, kw = decisions.kernel
     observed = (rows[0], rows[1] - kh + 1), (columns[0], columns[1] - kw + 1)
-    return read_blur(settings.blur, decisions.size, window=observed).operator("unknown"), observed
+    operator = read_blur(settings.blur, decisions.size, window=observed).operator("unknown")
+    if decisions.pace is not None:
+        on_scene = operator.weights.shape[-2:] == operator.scene
+        here = ((rows, columns), scene_of(decisions)) if on_scene else (observed, decisions.size)
+        decisions.pace.prepare(operator, *here[0], here[1])
+    return operator, observed
+
+
+def scene_of(decisions: Decisions) -> tuple[int, int]:
+    """The size of the scene, which is larger than the picture by the reach of the kernels."""
+    (height, width), (kh, kw) = decisions.size, decisions.kernel
+    return height + kh - 1, width + kw - 1
 
 
 def fingerprint(path: str) -> str:

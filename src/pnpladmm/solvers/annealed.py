@@ -19,6 +19,7 @@ from pnpladmm.solvers.registry import METHODS
 from pnpladmm.solvers.settings import convex_weight, tuned_fast
 from pnpladmm.solvers.split_prior import SplitDescent
 from pnpladmm.solvers.state import PlugAndPlayState, Start, start_picture
+from pnpladmm.solvers.step_lengths import StepLengths
 from pnpladmm.solvers.workspace import Workspace
 from pnpladmm.tensors import InputError, PerPicture, check_positive, per_picture
 
@@ -74,6 +75,8 @@ class Annealed(PlugAndPlay[AnnealedState]):
         The relative error at which conjugate gradient stops.
     tilt : float or Tensor
         `log mu_k` goes evenly from `log(tilt mu)` at the first call to `log mu` at the last one; 1 keeps `mu_k = mu`.
+    step_lengths : StepLengths, optional
+        The steps of conjugate gradient that every tile of a picture takes, for each call (`side_by_side.py`).
 
     Examples
     --------
@@ -95,6 +98,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
     cg_iterations: int | Tensor = 10
     cg_tolerance: float = 1e-4
     tilt: PerPicture = 1.0
+    step_lengths: StepLengths | None = None
 
     def __post_init__(self) -> None:
         """Check the schedule."""
@@ -187,9 +191,16 @@ class Annealed(PlugAndPlay[AnnealedState]):
 
     def step_by(self, solved: DataSolver, problem: Problem, state: AnnealedState) -> AnnealedState:
         """The two equations above, with `solved` for the first one."""
+        s = state
+        return self.denoised(s, *solved(self.data_step(problem, s.iteration), self.prior_share(s), s.x, s.z, s.g))
+
+    def prior_share(self, state: AnnealedState) -> Tensor:
+        """`a` of the first equation."""
+        return per_picture(self.mu_at(state.iteration) / self.sigma_at(state.iteration) ** 2, state.x)
+
+    def denoised(self, state: AnnealedState, z: Tensor, g: Tensor) -> AnnealedState:
+        """The second equation: the state after it, from the one before and the new `z` with its `g`."""
         s, sigma = state, self.sigma_at(state.iteration)
-        a = per_picture(self.mu_at(s.iteration) / sigma**2, s.x)
-        z, g = solved(self.data_step(problem, s.iteration), a, s.x, s.z, s.g)
         # The first step leads away from the blurred start and shows no trend to extrapolate.
         v = z if s.iteration == 0 else z + per_picture(self.extrapolation, z) * (z - s.z)
         x = turn_back(self.denoise(turn(v, s.iteration), sigma), s.iteration).contiguous()
@@ -218,6 +229,7 @@ class Annealed(PlugAndPlay[AnnealedState]):
             steps,
             self.cg_tolerance,
             problem.colour_planes if by_plane else None,
+            None if self.step_lengths is None else self.step_lengths[min(iteration, self.calls - 1)],
         )
 
 

@@ -13,6 +13,7 @@ from pnpladmm.operators import LinearOperator
 from pnpladmm.solvers.colour import ColourPlanes
 from pnpladmm.solvers.conjugate_gradient import Prepare, descend, new_descent
 from pnpladmm.solvers.inner_products import squared
+from pnpladmm.solvers.step_lengths import descend_by
 from pnpladmm.tensors import tell_of_lost_gradients
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class DataStep:
     tolerance: float
     planes: ColourPlanes | None = None
     """Where given, each colour plane is a system of its own with its own number of `iterations`, (B, C)."""
+    lengths: Tensor | None = None
+    """Where given, the steps that are taken (`step_lengths.py`), unless they lead away from the solution."""
 
     def gradient(self, z: Tensor) -> Tensor:
         """`g = H^T p (y - H z)`: the direction in which the data fit improves."""
@@ -97,16 +100,28 @@ class DataStep:
     def _solve(
         self, a: Tensor, v: Tensor, z: Tensor, g: Tensor | None, workspace: Workspace | None
     ) -> tuple[Tensor, Tensor]:
-        g = self.gradient(z) if g is None else g
+        system = self.system(a, v, workspace)
+        goal, r = self.begin(system, a, v, z, self.gradient(z) if g is None else g)
+        found = None if self.lengths is None else descend_by(self.lengths, system.matrix, r, system.precondition)
+        change, r = system.descend(r, goal, self.iterations) if found is None else found
+        return self.end(a, v, z, change, r)
+
+    def system(self, a: Tensor, v: Tensor, workspace: Workspace | None = None) -> NormalSystem:
+        """The matrix and its preconditioner, for pictures such as `v`."""
         p = self.precision
         if self.planes is not None and p.ndim > 2:
             p = p[..., :1, :, :]  # all channels have the same
-        system = NormalSystem(self.operator, p, a) if workspace is None else workspace.system(self.operator, p, a, v)
+        return NormalSystem(self.operator, p, a) if workspace is None else workspace.system(self.operator, p, a, v)
+
+    def begin(self, system: NormalSystem, a: Tensor, v: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Where to stop, and the residual, of channels or of colour planes."""
         # Without a preconditioner the error is known to be at most ||r|| / a.
         goal = self.tolerance**2 * squared(v if system.precondition is not None else a * v)
         r = torch.addcmul(g, a, v - z)
-        r = r if self.planes is None else self.planes.split(r)
-        change, r = system.descend(r, goal, self.iterations)
+        return goal, r if self.planes is None else self.planes.split(r)
+
+    def end(self, a: Tensor, v: Tensor, z: Tensor, change: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        """The new `z` and its `g`, from the solution of the system and its residual."""
         if self.planes is not None:
             change, r = self.planes.join(change), self.planes.join(r)
         z = z + change

@@ -11,10 +11,13 @@ from torch import Tensor
 from pnpladmm.allocator import give_back
 from pnpladmm.data_terms import DataTerm, WeightedGaussian
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.solvers import Method, Problem, Result, Status, solve
+from pnpladmm.operators.division import Division
+from pnpladmm.solvers import Annealed, Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback, Progress
+from pnpladmm.solvers.side_by_side import Part, find_step_lengths
 from pnpladmm.tiling.geometry import Grid, Span, Tile, taken
 from pnpladmm.tiling.history import joined_history
+from pnpladmm.tiling.samples import coarse, sample_places
 from pnpladmm.tiling.seams import Disagreement, Overlaps, Seams, measure_seams
 from pnpladmm.tiling.window import WindowBlur, window_for_scene
 
@@ -38,15 +41,32 @@ class Whole:
     method: Method[Any]
     iterations: int
     tolerance: float
+    division: tuple[Division, ...] | None = None
+    """The regions of the whole picture, for the preconditioners of the tiles."""
 
-    def solve(self, rows: Span, columns: Span, callback: Callback | None = None) -> Result:
-        """Restore a part of the scene by itself, with the settings of the whole."""
-        local = window_for_scene(self.blur, rows, columns)
+    def paced(self, grid: Grid) -> Whole:
+        """The same, with step lengths of conjugate gradient for all tiles, found on samples of the picture."""
+        if not isinstance(self.method, Annealed):
+            return self
+        whole = replace(self, division=tuple(Division.of(coarse(one)) for one in self.blur.weights.squeeze(2)))
+        places = sample_places(grid, self.blur.boundary == "circular")
+        parts = [Part(whole.problem_of(place.rows, place.columns), place.share) for place in places]
+        method = replace(self.method, step_lengths=find_step_lengths(self.method, parts))
+        return replace(whole, method=method)
+
+    def problem_of(self, rows: Span, columns: Span) -> Problem:
+        """A part of the scene as a problem of its own, with what was decided for the whole."""
+        local = window_for_scene(self.blur, rows, columns, self.division)
         observed = taken(self.problem.observed, *local.observed_span)
         term = term_of_part(self.problem.data_term, self.problem.observed, local)
         problem = Problem(observed.contiguous(), local, term)
         # The mixtures of the colours, and the steps that each gets, are those of the whole picture.
         vars(problem)["colour_planes"] = self.problem.colour_planes
+        return problem
+
+    def solve(self, rows: Span, columns: Span, callback: Callback | None = None) -> Result:
+        """Restore a part of the scene by itself, with the settings of the whole."""
+        problem = self.problem_of(rows, columns)
         return solve(problem, self.method, self.iterations, self.tolerance, callback=callback)
 
 
@@ -55,7 +75,7 @@ def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -
 
     Ctrl-C, or a callback that returns True, leaves the tiles as they were that are not finished.
     """
-    problem = whole.problem
+    problem, whole = whole.problem, whole.paced(grid)
     image = torch.zeros(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
     results: list[Result] = []
     overlaps = Overlaps()

@@ -104,6 +104,12 @@ class Grid:
         rows, columns = (max(part.extent[1] - part.extent[0] for part in parts) for parts in (self.rows, self.columns))
         return rows, columns
 
+    @property
+    def halos(self) -> tuple[int, int]:
+        """The halo along each axis; where only one is divided, that of the other one for both."""
+        found = [max(part.core[0] - part.extent[0] for part in parts) for parts in (self.rows, self.columns)]
+        return found[0] or max(found), found[1] or max(found)
+
     def corners(self) -> list[tuple[int, int]]:
         """Where four tiles meet, or two where they lie in one line: places where seams can be looked at."""
         height, width = self.size

@@ -73,7 +73,7 @@ def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, places: list[D
     The strip around such a place ends at least twice as far from what is compared as tiles end from what they decide.
     """
     worst = [place for _, place in sorted(places, reverse=True)] or grid.corners()
-    apart = max(_halos(grid))
+    apart = max(grid.halos)
     chosen: list[tuple[int, int]] = []
     for place in worst:
         if all(max(abs(place[0] - a), abs(place[1] - b)) > apart for a, b in chosen):
@@ -86,7 +86,7 @@ def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, places: list[D
 def _compared(tiled: Restored, untiled: Restored, grid: Grid, place: tuple[int, int]) -> Tensor:
     """The difference around a place."""
     (rows, near_rows), (columns, near_columns) = (
-        _spans(*given) for given in zip(place, grid.size, _halos(grid), strict=True)
+        _spans(*given) for given in zip(place, grid.size, grid.halos, strict=True)
     )
     inside = taken(untiled(rows, columns), _within(near_rows, rows), _within(near_columns, columns))
     return (tiled(near_rows, near_columns).to(inside) - inside).double()
@@ -94,11 +94,6 @@ def _compared(tiled: Restored, untiled: Restored, grid: Grid, place: tuple[int, 
 
 def _within(span: Span, whole: Span) -> Span:
     return span[0] - whole[0], span[1] - whole[0]
-
-
-def _halos(grid: Grid) -> tuple[int, int]:
-    halos = [max(part.core[0] - part.extent[0] for part in parts) for parts in (grid.rows, grid.columns)]
-    return halos[0] or max(halos), halos[1] or max(halos)
 
 
 def _spans(at: int, length: int, halo: int) -> tuple[Span, Span]:

@@ -8,6 +8,7 @@ from torch import Tensor
 from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.operators.base import LinearOperator
 from pnpladmm.operators.boundary import Boundary, Extension
+from pnpladmm.operators.division import Division
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling.geometry import Span, taken
 
@@ -24,16 +25,28 @@ class WindowBlur(SpatiallyVaryingBlur):
         The blur of the whole picture. Its weights are not copied.
     rows, columns : (int, int)
         The window of the observation. With a circular boundary it may reach beyond both ends.
+    division : tuple of Division, optional
+        The regions of the whole picture, for the preconditioner.
     """
 
-    def __init__(self, blur: SpatiallyVaryingBlur, rows: Span, columns: Span) -> None:
+    def __init__(
+        self, blur: SpatiallyVaryingBlur, rows: Span, columns: Span, division: tuple[Division, ...] | None = None
+    ) -> None:
         kernel = blur.kernels.shape[-2:]
         spans = [_along(blur, axis, span) for axis, span in enumerate((rows, columns))]
         self.scene_span: tuple[Span, Span] = (spans[0][0], spans[1][0])
         self.observed_span = (rows, columns)
         weights_on_scene = blur.order == "weight-then-convolve"
-        weights = taken(blur.weights, *(self.scene_span if weights_on_scene else self.observed_span))
-        self.kernels, self.weights = _used(blur.kernels, weights)
+        span = self.scene_span if weights_on_scene else self.observed_span
+        weights = taken(blur.weights, *span)
+        kept = _used(weights)
+        self.kernels, self.weights = (
+            whole if kept is None else whole[:, kept.to(whole.device)] for whole in (blur.kernels, weights)
+        )
+        if division is not None:
+            size = (blur.weights.shape[-2], blur.weights.shape[-1])
+            every = torch.arange(blur.kernels.shape[1]) if kept is None else kept
+            self.division = tuple(one.part(*span, size, every) for one in division)
         self.boundary: Boundary = "unknown"
         self.order = blur.order
         self.channels_alike, self.blurs = blur.channels_alike, blur.blurs
@@ -58,7 +71,9 @@ class WindowBlur(SpatiallyVaryingBlur):
         return self._offset
 
 
-def window_for_scene(blur: SpatiallyVaryingBlur, rows: Span, columns: Span) -> WindowBlur:
+def window_for_scene(
+    blur: SpatiallyVaryingBlur, rows: Span, columns: Span, division: tuple[Division, ...] | None = None
+) -> WindowBlur:
     """The window of the observation that depends on these pixels of the scene alone."""
     spans = []
     for axis, (first, last) in enumerate((rows, columns)):
@@ -70,7 +85,7 @@ def window_for_scene(blur: SpatiallyVaryingBlur, rows: Span, columns: Span) -> W
         begins = first <= 0 and (whole or blur.boundary != "circular")
         ends = last >= length and (whole or blur.boundary != "circular")
         spans.append((first if begins else first + k - 1 - k // 2, last if ends else last - k // 2))
-    return WindowBlur(blur, spans[0], spans[1])
+    return WindowBlur(blur, spans[0], spans[1], division)
 
 
 def as_blur_operator(operator: LinearOperator) -> SpatiallyVaryingBlur:
@@ -97,10 +112,9 @@ def _along(blur: SpatiallyVaryingBlur, axis: int, span: Span) -> tuple[Span, int
     return (max(0, first), min(length, last)), max(0, -first), max(0, last - length)
 
 
-def _used(kernels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """The kernels that have a weight in the window; one of them where none has."""
+def _used(weights: Tensor) -> Tensor | None:
+    """The numbers of the kernels that have a weight in the window, of one where none has; None for all."""
     used = (weights != 0).flatten(2).any(-1).any(0)
     if bool(used.all()):
-        return kernels, weights
-    keep = torch.nonzero(used).flatten() if bool(used.any()) else torch.zeros(1, dtype=torch.long)
-    return kernels[:, keep.to(kernels.device)], weights[:, keep.to(weights.device)]
+        return None
+    return torch.nonzero(used).flatten().cpu() if bool(used.any()) else torch.zeros(1, dtype=torch.long)

@@ -1,0 +1,73 @@
+"""Parts that are spread over a picture, from which something is decided for all of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpladmm.tiling.geometry import ALIGNMENT, Grid, Span
+
+CORE = 128
+"""The side of the middle of a sample, which its ends do not reach."""
+SHARE = 0.1
+"""Samples are at most this share of the picture, but for the fewest."""
+FEWEST, MOST = 3, 5
+"""Samples along each axis."""
+TILES = 2
+"""Samples have at most the pixels of so many tiles: they are solved side by side, which takes memory."""
+COARSE = 1 << 16
+"""Pixels by which weights are judged."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rows and columns of a sample in the scene."""
+
+    rows: Span
+    columns: Span
+    share: Tensor
+    """(h, w): the pixels of the picture that each pixel of the sample stands for."""
+
+
+def sample_places(grid: Grid, round_trip: bool = False) -> list[Place]:
+    """Places of equal size, spread evenly over the scene of a grid of tiles.
+
+    Pixels within the halo of an end of a sample stand for none. At the border of the picture, which is nothing to keep
+    away from, a rim as wide stands for itself: solvers have more work there than elsewhere. What lies between stands
+    for the middle of the picture. A picture that goes on at its other side (`round_trip`) has no border.
+    """
+    halo = max(grid.halos)
+    side = 2 * halo + CORE
+    wanted = math.isqrt(int(SHARE * grid.size[0] * grid.size[1] / side**2))
+    room = math.isqrt(TILES * grid.side[0] * grid.side[1] // side**2)
+    count = max(2, min(max(FEWEST, wanted), MOST, room))
+    rows, columns = (_samples(n, side, halo, count, round_trip) for n in grid.size)
+    return [Place(row, column, down[:, None] * across) for row, down in rows for column, across in columns]
+
+
+def coarse(weights: Tensor) -> Tensor:
+    """Every so many pixels of weights (P, H, W)."""
+    step = max(1, math.isqrt(weights.shape[-2] * weights.shape[-1] // COARSE))
+    return weights[..., ::step, ::step]
+
+
+def _samples(length: int, side: int, halo: int, count: int, round_trip: bool) -> list[tuple[Span, Tensor]]:
+    """The samples of one axis, and what each pixel stands for."""
+    if length <= side:
+        return [((0, length), torch.ones(length, dtype=torch.float64))]
+    firsts = sorted({int(at) // ALIGNMENT * ALIGNMENT for at in np.linspace(0, length - side, count)})
+    # Networks fold pixels into blocks from either end of the picture: a part ends as the picture does.
+    spans = [(first, first + side + length % ALIGNMENT) for first in firsts]
+    found = []
+    for first, last in spans:
+        share = torch.full((last - first,), -1.0, dtype=torch.float64)
+        share[:halo] = float(first == 0 and not round_trip)
+        share[len(share) - halo :] = float(last == length and not round_trip)
+        found.append(share)
+    rims = sum(float(share[share > 0].sum()) for share in found)
+    middle = (length - rims) / sum(int((share < 0).sum()) for share in found)
+    return [(span, torch.where(share < 0, middle, share)) for span, share in zip(spans, found, strict=True)]
