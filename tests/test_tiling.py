@@ -202,12 +202,12 @@ def test_restore_in_tiles_is_restore_but_for_small_seams_that_it_states():
     tiled = pl.restore(picture, blur, noise=0.01, iterations=3, tiles=224)
     # Three calls do not solve the data steps to the end; all tiles take the same steps, found on samples.
     error = 255 * np.abs(np.asarray(whole) - np.asarray(tiled)).max(-1)
-    assert 1e-4 < np.sqrt(np.square(error).mean()) < 0.05
-    assert error.max() < 1
+    assert 1e-4 < np.sqrt(np.square(error).mean()) < 0.02
+    assert error.max() < 0.3
     note = next(note for note in tiled.notes if "seams" in note)
     assert "in 3 tiles of up to 213x212 with a halo of 48" in note
     stated = float(note.split("at most ")[1].split()[0])
-    assert 0.05 < stated < 1
+    assert stated == pytest.approx(error.max(), abs=0.05)
     assert tiled.status is pl.Status.FINISHED
     assert len(tiled.history) == 3
     assert [check.size for check in tiled.checks] == pytest.approx([check.size for check in whole.checks], rel=1e-3)

@@ -301,7 +301,8 @@ def one_run(
     iterations = options.iterations or method.iterations_for(noise)
     if method.length is not None and (share < 1 or state is not None):
         iterations = round(share * method.length) - (0 if state is None else state.iteration)
-    result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback, state)
+    scale = 1.0 if units is None else float(units.scale.amax())
+    result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback, state, scale)
     del problem  # as large as the picture
     return _back(units, result), divided
 

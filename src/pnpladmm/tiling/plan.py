@@ -111,11 +111,13 @@ def solve_by(
     tolerance: float,
     callback: Callback | None,
     state: State | None = None,
+    scale: float = 1.0,
 ) -> tuple[Result, tuple[str, ...]]:
     """Solve a problem undivided or by the plan; the notes say how it was divided, and what that changed.
 
     Methods with a schedule are run tile by tile. The others compute the iterates of the undivided run: their operator
-    works in tiles, and their denoiser where it has a finite reach. Undivided runs may go on from a state.
+    works in tiles, and their denoiser where it has a finite reach. Undivided runs may go on from a state. A difference
+    of 1 in the problem is one of `scale` in the picture of the user, who is told of the errors at seams.
     """
     if plan is None:
         return solve(problem, method, iterations, tolerance, state, callback=callback), ()
@@ -133,7 +135,7 @@ def solve_by(
     done = solve_in_tiles(whole, grid, callback)
     size = "x".join(map(str, grid.side))
     words = f"{plan.why}: restored in {len(grid)} tiles of up to {size} with a halo of {plan.halo}"
-    return done.result, (words if done.seams is None else f"{words}; {done.seams}",)
+    return done.result, (words if done.seams is None else f"{words}; {done.seams.scaled(scale)}",)
 
 
 def exactly_tiled(method: Method[Any], side: int) -> tuple[Method[Any], str]:

@@ -24,6 +24,10 @@ class Seams:
     rms: float
     places: int
 
+    def scaled(self, scale: float) -> Seams:
+        """The same for pictures that are so many times as bright."""
+        return Seams(scale * self.largest, scale * self.rms, self.places)
+
     def __str__(self) -> str:
         """One line."""
         where = f"the {self.places} places" if self.places > 1 else "the place"
