@@ -41,6 +41,8 @@ class Division:
     columns: Span = (0, 1)
     """The part, in a picture of this `size`; hat functions depend on them."""
     size: Size = (1, 1)
+    round_trip: bool = False
+    """Does the picture go on at its other side?"""
 
     @classmethod
     def of(cls, weights: Tensor) -> Division:
@@ -65,11 +67,27 @@ class Division:
             grams.append((share * sampled) @ sampled.mT)
         return cls(tiles, torch.stack(grams), (0, h), (0, w), (h, w))
 
-    def part(self, rows: Span, columns: Span, size: Size, kernels: Tensor) -> Division:
+    def part(self, rows: Span, columns: Span, size: Size, kernels: Tensor, round_trip: bool = False) -> Division:
         """The same for a part of a picture of this size that has only some of the kernels."""
         kernels = kernels.to(self.gram.device)
         gram = self.gram[:, kernels][:, :, kernels]
-        return Division(self.tiles, gram if self.tiles else gram[kernels], rows, columns, size)
+        return Division(self.tiles, gram if self.tiles else gram[kernels], rows, columns, size, round_trip)
+
+    def continued(self, maps: Tensor, kernel: Size) -> Tensor:
+        """Maps (..., h, w) of the part's scene, where the part ends inside the picture continued from further inside.
+
+        A kernel reaches beyond such an end: what was computed of the part alone is not that of the whole picture there.
+        """
+        widths = []
+        for span, length, k, n in zip((self.rows, self.columns), self.size, kernel, maps.shape[-2:], strict=True):
+            whole = span == (0, length)
+            ends = [
+                not whole and (self.round_trip or end != border) for end, border in zip(span, (0, length), strict=True)
+            ]
+            widths.append([min(k - 1, (n - 1) // 2) if end else 0 for end in ends])
+        (top, bottom), (left, right) = widths
+        inner = maps[..., top : maps.shape[-2] - bottom, left : maps.shape[-1] - right]
+        return F.pad(inner, (left, right, top, bottom), mode="replicate")
 
     def regions(self, weights: Tensor) -> Tensor:
         """`v_q` (Q, h, w), of sum 1, on the weights (P, h, w) of the part."""

@@ -166,6 +166,8 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
     usual = (v * correlation.sum((-2, -1), keepdim=True).amax(2, keepdim=True)).sum(1)
     usual = blur.on_scene(usual.clamp_min(TINY))
     c = (blur.adjoint(blur.forward(one)).amax(1, keepdim=True) / usual).clamp(MIN_WEIGHT, MAX_WEIGHT)
+    if blur.division is not None:
+        c = blur.division[0].continued(c, (kernels.shape[-2], kernels.shape[-1]))
     root = (blur.on_scene(v).sqrt() / torch.where(c < 1, c.sqrt(), c).unsqueeze(1)).to(like.dtype)
 
     whole = blur.scene if blur.boundary == "circular" and is_smooth(blur.scene) else fast_size(blur.scene)

@@ -46,7 +46,7 @@ class WindowBlur(SpatiallyVaryingBlur):
         if division is not None:
             size = (blur.weights.shape[-2], blur.weights.shape[-1])
             every = torch.arange(blur.kernels.shape[1]) if kept is None else kept
-            self.division = tuple(one.part(*span, size, every) for one in division)
+            self.division = tuple(one.part(*span, size, every, blur.boundary == "circular") for one in division)
         self.boundary: Boundary = "unknown"
         self.order = blur.order
         self.channels_alike, self.blurs = blur.channels_alike, blur.blurs
