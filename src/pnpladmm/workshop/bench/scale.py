@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.bench.inputs import choose_denoiser, make_kernels, make_picture
 from pnpladmm.workshop.bench.report import Options, Report, Row
@@ -150,9 +151,11 @@ def _job(case: Case, denoiser: str, options: Options, folder: Path, number: int)
 
 
 def _write(path: Path, case: Case) -> None:
-    """A noisy picture, in colour but for frames, made of copies of one of 1 megapixel, so that it needs no memory."""
+    """A blurred picture with noise, in colour but for frames: copies of one of 1 megapixel, so that it needs no memory."""
     side = min(1000, case.height, case.width)
-    piece = (make_picture((side, side), torch.device("cpu")).numpy() * 255).round()
+    # A circular blur: the copies continue each other.
+    blur = SpatiallyVaryingBlur(make_kernels(1, SIDE), torch.ones(1, side, side), "circular")
+    piece = 255 * blur.forward(make_picture((side, side), torch.device("cpu"))[None])[0].numpy()
     piece = (piece + np.random.default_rng(0).normal(0, NOISE, piece.shape)).clip(0, 255).astype(np.uint8)
     if case.way == "frames":
         np.save(path, piece[0])
