@@ -93,6 +93,28 @@ def test_the_regions_of_a_part_are_those_of_the_whole(kind):
     torch.testing.assert_close(own.sum(), gram[:, used].sum() if kind == "segments" else gram.sum())
 
 
+def top_eigenvalue(operator: pl.SpatiallyVaryingBlur) -> float:
+    """Of `M^-1 A` by power iteration."""
+    x = torch.randn(1, 1, *operator.scene, dtype=torch.float64)
+    a = torch.full((1, 1, 1, 1), 1e-3, dtype=torch.float64)
+    inverse = operator.preconditioner(torch.tensor(1.0, dtype=torch.float64), a)
+    for _ in range(100):
+        x = x / x.norm()
+        y = inverse(operator.adjoint(operator.forward(x)) + a * x)
+        found, x = float((x * y).sum()), y
+    return found
+
+
+def test_a_tile_has_no_modes_that_the_picture_does_not_have():
+    """Steps that suit the picture would lead away from the solution there."""
+    blur = pl.SpatiallyVaryingBlur(torch.full((1, 1, 5), 0.2), torch.ones(1, 60, 70), "unknown")
+    division = (Division.of(blur.weights[0, :, 0]),)
+    windows = [window_for_scene(blur, (16, 48), (24, 64), known) for known in (None, division)]
+    alone, known = (top_eigenvalue(window) for window in windows)
+    assert known < 1.02 * top_eigenvalue(window_for_scene(blur, (0, 60), (0, 74), division))
+    assert alone > 1.1 * known
+
+
 @pytest.mark.parametrize("size", [(700, 900), (303, 1001), (100, 2000)])
 def test_samples_stand_for_every_pixel_and_not_for_their_own_ends(size):
     places = sample_places(plan_tiles(size, 400, 64, 24))

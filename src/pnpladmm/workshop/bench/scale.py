@@ -151,7 +151,7 @@ def _job(case: Case, denoiser: str, options: Options, folder: Path, number: int)
 
 
 def _write(path: Path, case: Case) -> None:
-    """A blurred picture with noise, in colour but for frames: copies of one of 1 megapixel, so that it needs no memory."""
+    """A blurred picture with noise, in colour but for frames, made of copies of one of 1 megapixel to save memory."""
     side = min(1000, case.height, case.width)
     # A circular blur: the copies continue each other.
     blur = SpatiallyVaryingBlur(make_kernels(1, SIDE), torch.ones(1, side, side), "circular")
