@@ -56,6 +56,7 @@ def _up(outer: int, inner: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(nn.ConvTranspose2d(outer, inner, 2, stride=2, bias=False), *steps)
 
 
+@shipped_network("drunet-exact", color="drunet_exact_color.safetensors")
 @shipped_network("drunet", color="drunet_color.safetensors", grey="drunet_grey.safetensors")
 class DRUNet(Network):
     """The network for `channels` picture channels; sides must be multiples of `stride`."""

@@ -47,7 +47,7 @@ def state(desk: TheDesk) -> dict[str, Any]:
     return {
         "version": pl.__version__,
         "limits": limits,
-        "best": is_installed("drunet"),
+        "best": is_installed("drunet-exact"),
         "formats": {name: list(form.suffixes) for name, form in FORMATS.items()},
         "ways": offered(),
         "projects": projects,

@@ -115,7 +115,7 @@ class Settings(Strict):
         if self.quality == "quick":
             chosen["iterations"] = 4
         if self.quality == "best":
-            chosen["denoiser"] = "drunet"
+            chosen["denoiser"] = "drunet-exact"
         return chosen
 
 
