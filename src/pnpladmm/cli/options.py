@@ -50,3 +50,10 @@ Memory: TypeAlias = Annotated[
 Tiles: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Restore in tiles of at most this side in pixels, whatever memory there is.")
 ]
+Workers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes that restore tiles of a large file, or pictures of many, side by side."),
+]
+Scheduler: TypeAlias = Annotated[
+    str | None, typer.Option(help="Address of a running Dask scheduler whose workers do it instead.")
+]

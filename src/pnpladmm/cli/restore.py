@@ -25,7 +25,9 @@ from pnpladmm.cli.options import (
     Method,
     Positions,
     PsfScale,
+    Scheduler,
     Tiles,
+    Workers,
 )
 from pnpladmm.tensors import InputError
 
@@ -79,13 +81,8 @@ def restore(
     device: Device = None,
     memory: Memory = None,
     tiles: Tiles = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes that restore tiles of a large file, or pictures of many, side by side."),
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a running Dask scheduler whose workers do it instead.")
-    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     report: Annotated[bool, typer.Option("--report", help="Write OUT.report/report.html.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="After Ctrl-C, write the best picture so far.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON on stdout.")] = False,
