@@ -47,49 +47,26 @@ class Spectrum:
 
         `transfer` is `|K|^2` in the cells.
         """
-        c, precision = self._fitted(transfer)
-        scene, noise = self._model(c)
-        left = self.logarithm - np.log(transfer * scene + noise)
-        value = -(TAILS + 1) / 2 * np.log1p(left**2 * self.weight / TAILS).sum()
-        return float(value - 0.5 * (precision * (c - MEAN) ** 2).sum())
-
-    def scene_and_noise(self, transfer: Array) -> tuple[Array, float]:
-        """The spectrum of the scene in the cells, and the power of the noise, that fit best with a blur."""
-        return self._model(self._fitted(transfer)[0])
-
-    @cached_property
-    def logarithm(self) -> Array:
-        """Of the powers."""
-        result: Array = np.log(self.power + 1e-300)
-        return result
-
-    @cached_property
-    def weight(self) -> Array:
-        """One over the variance of the logarithms."""
-        return 1 / (1 / self.count.clip(1) + MISFIT)
-
-    def _model(self, c: Array) -> tuple[Array, float]:
-        """Scene and noise of coefficients."""
-        return np.exp((self._basis @ c[:-1]).clip(-60, 60)), float(np.exp(self._floor + c[-1]))
-
-    def _fitted(self, transfer: Array) -> tuple[Array, Array]:
-        """The coefficients that fit best with a blur, and the precision of their prior."""
+        basis, weight = self._basis, 1 / (1 / self.count.clip(1) + MISFIT)
+        seen = np.log(self.power + 1e-300)
+        floor = float(np.log(np.percentile(self.power, 3) + 1e-300))
         c = MEAN.copy()
         c[0] = np.log(self.power[np.hypot(self.fx, self.fy) < 0.15].mean() + 1e-300)
         precision = CORRELATED / SPREAD**2
-        for _ in range(STEPS):
-            scene, noise = self._model(c)
-            total = transfer * scene + noise
-            left = self.logarithm - np.log(total)
-            robust = self.weight / (1 + left**2 * self.weight / TAILS)
-            slope = np.concatenate([self._basis * (transfer * scene / total)[:, None], (noise / total)[:, None]], 1)
+        left = seen
+        for step in range(STEPS + 1):
+            scene = transfer * np.exp((basis @ c[:-1]).clip(-60, 60))
+            noise = np.exp(floor + c[-1])
+            total = scene + noise
+            left = seen - np.log(total)
+            if step == STEPS:
+                break
+            robust = weight / (1 + left**2 * weight / TAILS)
+            slope = np.concatenate([basis * (scene / total)[:, None], (noise / total)[:, None]], 1)
             normal = (slope * robust[:, None]).T @ slope + np.diag(precision)
             c = c + np.linalg.solve(normal, slope.T @ (robust * left) - precision * (c - MEAN)).clip(-2, 2)
-        return c, precision
-
-    @cached_property
-    def _floor(self) -> float:
-        return float(np.log(np.percentile(self.power, 3) + 1e-300))
+        value = -(TAILS + 1) / 2 * np.log1p(left**2 * weight / TAILS).sum()
+        return float(value - 0.5 * (precision * (c - MEAN) ** 2).sum())
 
     @cached_property
     def _basis(self) -> Array:

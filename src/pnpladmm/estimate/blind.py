@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -12,10 +11,9 @@ import torch
 
 from pnpladmm.blur import Blur, Estimate
 from pnpladmm.blur.arrays import Array
-from pnpladmm.estimate.blind_field import TRUSTED, Windows, aligned, joined, windows_of
+from pnpladmm.estimate.blind_field import TRUSTED, Windows, aligned, changes, joined, windows_of
 from pnpladmm.estimate.blind_scales import Step
-from pnpladmm.estimate.blind_window import DOUBTFUL, Found, Window, expected_error, find_kernel, tried
-from pnpladmm.estimate.blind_windows import find_kernels, improved
+from pnpladmm.estimate.blind_window import DOUBTFUL, Found, expected_error, find_kernel, finished
 from pnpladmm.estimate.drawings import tiles
 from pnpladmm.estimate.psf_field import blur_of_grid, uniform_blur
 from pnpladmm.estimate.scene import Scene, check_side
@@ -29,7 +27,7 @@ SHARE = 3
 """The kernel may be at most this part of the shorter side."""
 SMALLEST = 15
 """Pixels: a picture that does not hold a kernel of this side three times is too small."""
-LARGEST = 384
+LARGEST = 512
 """Pixels: one kernel is found in a part of the picture of at most this side, that with the most edges."""
 POINT = 0.8
 """Of the light within a pixel of the centre: the kernel is a point."""
@@ -70,24 +68,19 @@ class Blind(Way):
         windows = windows_of(scene.size) if self.field != "one" else None
         if windows is None and self.field == "grid":
             raise InputError(f"field = grid: {scene.size[0]}x{scene.size[1]} pixels are too few for several windows")
-        one = _one(scene, self._sides(scene), tell, 0.3 if windows else 0.9)
+        one = _one(scene, self._sides(scene), tell, 0.2 if windows else 0.9)
         if windows is None:
             return _uniform(scene, one, ())
-        parts = _windows(scene, windows)
-        count = len(parts)
-        found = find_kernels(parts, one, lambda i: tell(f"window {i + 1} of {count}", 0.3 + 0.4 * i / count))
-        words = f"kernels of {count} windows: {found.gain:.0f} more in the logarithm of the likelihood"
-        if self.field == "auto" and not found.changes:
-            return _uniform(scene, one, (f"{words}, too little: one kernel was taken",))
-        better = improved(
-            parts,
-            found.found,
-            windows.nearness(),
-            lambda i: tell(f"window {i + 1} of {count}, refined", 0.7 + 0.2 * i / count),
-        )
-        tell("windows tried", 0.9)
-        better = [each and _tried(scene, windows.box(i, scene.size), each) for i, each in enumerate(better)]
-        return _varying(scene, windows, _field(better, windows, one), one, words)
+        found = _in_windows(scene, windows, one, tell)
+        field = _field(found, windows, one)
+        median, significant = changes(field.kernels, field.differences, windows.nearness())
+        words = f"kernels of {len(field.kernels)} windows differ by {100 * median:.0f} % (median)"
+        if self.field == "auto" and not significant:
+            return _uniform(scene, one, (f"{words}, not more than their errors: one kernel was taken",))
+        for number, each in enumerate(found):
+            tell(f"window {number + 1} of {len(found)}, refined", 0.8 + 0.2 * number / len(found))
+            found[number] = each and _finished(scene, windows.box(number, scene.size), each)
+        return _varying(scene, windows, _field(found, windows, one), one, words)
 
     def _sides(self, scene: Scene) -> tuple[int, ...]:
         most = (min(scene.size) // SHARE - 1) // 2 * 2 + 1
@@ -116,8 +109,8 @@ def _one(scene: Scene, sides: tuple[int, ...], tell: Tell, share: float) -> Foun
     return find_kernel(scene.name, *_part(scene, _best_part(scene)), sides, report, scene.device)
 
 
-def _tried(scene: Scene, box: tuple[slice, slice], found: Found) -> Found:
-    return tried(scene.name, *_part(scene, box), found, scene.device)
+def _finished(scene: Scene, box: tuple[slice, slice], found: Found) -> Found:
+    return finished(scene.name, *_part(scene, box), found, scene.device)
 
 
 def _part(scene: Scene, box: tuple[slice, slice]) -> tuple[Array, Array]:
@@ -143,18 +136,21 @@ def _best_part(scene: Scene) -> tuple[slice, slice]:
     return slice(int(row), int(row) + high), slice(int(column), int(column) + wide)
 
 
-def _windows(scene: Scene, windows: Windows) -> list[Window | None]:
-    """The parts of the picture in which kernels are found; None where one shows nothing."""
-    parts: list[Window | None] = []
-    for number in range(len(windows.places)):
+def _in_windows(scene: Scene, windows: Windows, one: Found, tell: Tell) -> list[Found | None]:
+    """What is found in each window; None where it shows nothing."""
+    results: list[Found | None] = []
+    side, total = one.kernel.shape[0], len(windows.places)
+    for number in range(total):
+        report = partial(_tell_share, tell, f"window {number + 1} of {total}", 0.2 + 0.6 * number / total, 0.6 / total)
+        picture, counts = _part(scene, windows.box(number, scene.size))
         try:
-            parts.append(Window.of(scene.name, *_part(scene, windows.box(number, scene.size)), scene.device))
+            results.append(find_kernel(scene.name, picture, counts, (side,), report, scene.device))
         except InputError:
-            parts.append(None)
-    return parts
+            results.append(None)
+    return results
 
 
-def _field(results: Sequence[Found | None], windows: Windows, one: Found) -> Field:
+def _field(results: list[Found | None], windows: Windows, one: Found) -> Field:
     """The kernels of all windows; where a window shows nothing, that of the whole picture with confidence 0."""
     kernels, confidence, differences = [], [], []
     whole = one.kernel.double().numpy()
@@ -182,7 +178,7 @@ def _share_in_the_middle(kernel: Array) -> float:
 
 
 def _uniform(scene: Scene, one: Found, notes: tuple[str, ...]) -> Blur:
-    one = _tried(scene, _best_part(scene), one)
+    one = _finished(scene, _best_part(scene), one)
     if not one.sharpens:
         raise _nothing_helps(scene)
     kernel = one.kernel.double().numpy()

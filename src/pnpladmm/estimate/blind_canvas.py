@@ -11,8 +11,8 @@ from torch import Tensor
 
 DECAY = 3
 """Pixels without data are means of the others, weighted by `distance^-DECAY`."""
-WIDTHS = (0.3, 0.45, 0.6, 0.8)
-"""Pixels: standard deviations of the Gaussian between ideal step edges and the edges of a sharp photograph."""
+OPTICS = 0.6
+"""Pixels: standard deviation of the Gaussian between ideal step edges and the edges of a sharp photograph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,6 @@ class Canvas:
     y: Tensor
     known: Tensor
     fitted: Tensor
-    edge: float
-    """Pixels: how wide the edges of the sharp picture are, the standard deviation of a Gaussian."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -52,9 +50,9 @@ class Canvas:
 
     @cached_property
     def optics(self) -> Tensor:
-        """The transfer function of a sharp photograph's edges, a Gaussian of `edge` pixels."""
+        """The transfer function of a sharp photograph's edges, a Gaussian of `OPTICS` pixels."""
         down, across = self._frequencies
-        return torch.exp(-2 * (math.pi * self.edge) ** 2 * (down**2 + across**2))
+        return torch.exp(-2 * (math.pi * OPTICS) ** 2 * (down**2 + across**2))
 
     @property
     def _frequencies(self) -> tuple[Tensor, Tensor]:
@@ -88,7 +86,7 @@ class Canvas:
         return picture.roll((side // 2, side // 2), (0, 1))[:side, :side]
 
 
-def canvas_of(picture: Tensor, counts: Tensor, side: int, edge: float) -> Canvas:
+def canvas_of(picture: Tensor, counts: Tensor, side: int) -> Canvas:
     """The canvas for kernels of `side` pixels; `counts` (H, W) is False on pixels that say nothing."""
     from scipy.fft import next_fast_len
     from scipy.ndimage import binary_erosion
@@ -106,7 +104,7 @@ def canvas_of(picture: Tensor, counts: Tensor, side: int, edge: float) -> Canvas
     if not bool(counts.all()):
         whole = torch.from_numpy(binary_erosion(counts.cpu().numpy(), iterations=3)).to(counts.device)
     fitted[:height, :width] = (inner & whole).float()
-    return Canvas(torch.where(known > 0, y, _spread(y, known)), known, fitted, edge)
+    return Canvas(torch.where(known > 0, y, _spread(y, known)), known, fitted)
 
 
 def _spread(y: Tensor, known: Tensor) -> Tensor:

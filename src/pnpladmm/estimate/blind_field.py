@@ -8,6 +8,7 @@ import numpy as np
 
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.options import Size
+from pnpladmm.estimate.psf_field import relative_l2
 
 WINDOW = 256
 """Pixels: side of a window. It holds enough edges for one kernel, and the blur changes little in it."""
@@ -91,6 +92,19 @@ def joined(kernels: Array, confidence: Array, nearness: Array) -> Array:
     mixed = own * kernels + (1 - own) * others
     result: Array = mixed / mixed.sum((1, 2), keepdims=True)
     return result
+
+
+def changes(kernels: Array, differences: Array, nearness: Array) -> tuple[float, bool]:
+    """The median relative difference of kernels side by side or farther, and whether it is more than their errors.
+
+    `differences` (N,) are those of the halves of each window.
+    """
+    n = len(kernels)
+    pairs = [(i, j) for i in range(n) for j in range(i) if nearness[i, j] < 0.9]
+    between = np.array([relative_l2(kernels[i][None], kernels[j][None])[0] for i, j in pairs])
+    errors = np.array([np.hypot(differences[i], differences[j]) for i, j in pairs])
+    good = errors <= np.median(errors)
+    return float(np.median(between)), bool(np.median(between[good]) > np.median(errors[good]))
 
 
 def _moved_to(kernel: Array, goal: Array) -> Array:

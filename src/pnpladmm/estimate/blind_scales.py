@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pnpladmm.blur.arrays import Array
-from pnpladmm.estimate.blind_canvas import WIDTHS, canvas_of
+from pnpladmm.estimate.blind_canvas import canvas_of
 from pnpladmm.estimate.blind_edges import sharp_edges
 from pnpladmm.estimate.blind_kernel import cleaned, fit_kernel
 
@@ -21,22 +21,9 @@ COARSEST = 5
 """Pixels of the kernel at the first scale."""
 ROUNDS = 5
 """Edges and kernel in turn, at each scale."""
-FEWEST_EDGES, DECAY = 1e-4, 1.1
-"""The least weight of edges, and what it is divided by at each round: more and more edges count."""
+EDGES, FEWEST_EDGES, DECAY = 4e-3, 1e-4, 1.1
+"""The weight of edges at first and at least, and what it is divided by at each round: more and more edges count."""
 RIDGE = 0.5
-
-
-@dataclass(frozen=True)
-class Look:
-    """What is assumed of the sharp picture: how wide its edges are in pixels, and the weight of edges at first."""
-
-    width: float
-    edges: float
-
-
-USUAL = Look(0.6, 4e-3)
-LOOKS = tuple(Look(width, edges) for width in WIDTHS for edges in (2e-3, 4e-3, 8e-3))
-"""All that are tried: pictures differ, and nothing tells beforehand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,27 +40,25 @@ def coarse_to_fine(
     side: int,
     tell: Callable[[float], object],
     part: Array | None = None,
-    look: Look = USUAL,
+    edges: float = EDGES,
     device: torch.device | str = "cpu",
-    start: Step | None = None,
 ) -> list[Step]:
-    """The kernels (k, k) of all scales finer than that of `start`, the last one of `side` pixels on the picture's own.
+    """The kernels (k, k) of all scales, the last one of `side` pixels on the picture's own.
 
     `picture` (H, W) has usual contrast; `counts` (H, W) is False on pixels that say nothing. The kernel is fitted in
-    `part` (H, W) alone if it is given. The kernels are computed on `device` and returned on the CPU.
+    `part` (H, W) alone if it is given. `edges` is the first weight of edges. The kernels
+    are computed on `device` and returned on the CPU.
     """
-    count = max(1, 1 + math.floor(math.log(COARSEST / side, RATIO)))
-    scales = [RATIO**i for i in range(count) if start is None or RATIO**i > 1.01 * start.scale][::-1]
+    scales = [RATIO**i for i in range(max(1, 1 + math.floor(math.log(COARSEST / side, RATIO))))][::-1]
     work = np.cumsum([scale**2 for scale in scales])
-    kernel = (_start() if start is None else start.kernel).to(device)
-    weight, steps = max(look.edges * DECAY ** (-ROUNDS * (count - len(scales))), FEWEST_EDGES), []
+    kernel, weight, steps = _start().to(device), edges, []
     for number, scale in enumerate(scales):
         here = max(3, 2 * (int(side * scale) // 2) + 1)
         small, usable = shrunk(picture, counts, scale)
-        canvas = canvas_of(torch.from_numpy(small).to(device), torch.from_numpy(usable).to(device), here, look.width)
+        canvas = canvas_of(torch.from_numpy(small).to(device), torch.from_numpy(usable).to(device), here)
         if part is not None:
             canvas = canvas.fitted_in(torch.from_numpy(shrunk(part, part, scale)[1]).to(device))
-        kernel = enlarged(kernel, here, 1 / RATIO if number or start else 1)
+        kernel = enlarged(kernel, here, 1 / RATIO if number else 1)
         for _ in range(ROUNDS):
             kernel = fit_kernel(canvas, sharp_edges(canvas, kernel, weight), kernel, RIDGE)
             weight = max(weight / DECAY, FEWEST_EDGES)
