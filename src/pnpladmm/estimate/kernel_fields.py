@@ -13,8 +13,10 @@ from pnpladmm.estimate.kernel_fit import PRIORS, Prior, Sums, fit_kernel, sums_o
 from pnpladmm.estimate.pair import Pair
 from pnpladmm.estimate.psf_field import lattice, places_of
 
-MOST_PIXELS = 24000
-"""Pixels that a kernel is fitted to; more say the same."""
+MOST_PIXELS = (24000, 60000)
+"""Pixels that a kernel is fitted to: up to the first number for all kernels, and up to the second for small ones."""
+SMALL = 33
+"""Pixels: up to this side the larger number costs a second or two; the cost grows with its fourth power."""
 WHILE_SEARCHING = 8000
 FEWEST = 300
 """A region that has fewer usable pixels is none."""
@@ -79,9 +81,9 @@ def one_kernel(pair: Pair, seen: Array, prior: Prior | None = None) -> Field:
     size = pair.sharp.shape
     middle = np.array([[(size[1] - 1) / 2, (size[0] - 1) / 2]])
     usable = pair.usable()
-    sums = _sums(pair, usable & seen, MOST_PIXELS)
+    sums = _sums(pair, usable & seen, _most(pair))
     if prior is None:
-        hidden = _sums(pair, usable & ~seen, MOST_PIXELS)
+        hidden = _sums(pair, usable & ~seen, _most(pair))
         found = [fit_kernel(sums, pair.noise, p) for p in PRIORS]
         best = int(np.argmin([hidden.residual(k) for k in found]))
         return Field("one", found[best][None], np.ones((1, *size)), middle, PRIORS[best])
@@ -177,7 +179,7 @@ def _finished_grid(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]
     kernels, errors = [], []
     for near, weight in zip(field.kernels, field.weights, strict=True):
         pixels = pair.usable() & (weight > NODE)
-        a, b = (_sums(pair, pixels & half, MOST_PIXELS) for half in (seen, ~seen))
+        a, b = (_sums(pair, pixels & half, _most(pair)) for half in (seen, ~seen))
         kernels.append(fit_kernel(a.plus(b), pair.noise, field.prior, near, field.apart))
         one, other = (fit_kernel(half, pair.noise, field.prior, near, field.apart) for half in (a, b))
         errors.append(float(np.linalg.norm(one - other) / np.linalg.norm(kernels[-1])) / 2)
@@ -192,14 +194,14 @@ def _best_prior(pair: Pair, seen: Array, field: Field, i: int) -> Prior:
 def _part(pair: Pair, field: Field, i: int, where: Array) -> Sums:
     """The sums of one region, what the others add at its seams taken off."""
     if len(field.kernels) == 1:
-        return _sums(pair, pair.usable() & where, MOST_PIXELS)
+        return _sums(pair, pair.usable() & where, _most(pair))
     kept = [k for k in range(len(field.kernels)) if k != i]
     others = replace(field, kernels=field.kernels[kept], weights=field.weights[kept]).shown(pair.sharp)
     alone = replace(pair, blurred=pair.blurred - others)
     counted = pair.usable() & where & (field.weights[i] > SEAM)
     if counted.sum() < FEWEST:
         counted = pair.usable() & where & (field.weights[i] > field.weights[i].max() / 2)
-    return _sums(alone, counted, MOST_PIXELS, field.weights[i])
+    return _sums(alone, counted, _most(pair), field.weights[i])
 
 
 def regions_of(pair: Pair, seen: Array, kernels: Array) -> Array:
@@ -249,6 +251,11 @@ def _worst_window(pair: Pair, seen: Array, field: Field, tried: Array) -> Array 
     window[max(0, row - side // 2) : row + side // 2, max(0, column - side // 2) : column + side // 2] = True
     window &= usable
     return None if window.sum() < FEWEST or total.max() < WORSE * window.sum() * pair.noise**2 else window
+
+
+def _most(pair: Pair) -> int:
+    """How many pixels a kernel is fitted to."""
+    return int(np.clip(MOST_PIXELS[1] * (SMALL / pair.side) ** 4, *MOST_PIXELS))
 
 
 def _sums(pair: Pair, counted: Array, most: int, weight: Array | None = None) -> Sums:
