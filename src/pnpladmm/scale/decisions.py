@@ -20,6 +20,7 @@ from pnpladmm.restoration.policy import MOST_SATURATED
 from pnpladmm.restoration.psf_error import known_error
 from pnpladmm.restoration.signs import detail_in
 from pnpladmm.restoration.units import Units, darkest_and_brightest
+from pnpladmm.scale.engine import Engine
 from pnpladmm.scale.source import Source, Span, open_source
 from pnpladmm.solvers.colour import ColourPlanes
 
@@ -95,7 +96,7 @@ Detail = Callable[[Decisions, Source, Span, Span], Tensor | None]
 """What the blur removed in a part of the picture, by which the colours are mixed."""
 
 
-def decide(picture: str, blur: str, noise: float | None, saturation: bool, detail: Detail) -> Decisions:
+def decide(picture: str, blur: str, noise: float | None, saturation: bool, detail: Detail, engine: Engine) -> Decisions:
     """Look at the whole picture once, part by part."""
     with open_source(picture) as source:
         white = source.white
@@ -103,7 +104,8 @@ def decide(picture: str, blur: str, noise: float | None, saturation: bool, detai
         known = _corner_of(blur, (height, width))
         places = _places((height, width))
         rule = _hot_rule(source, blur, places)
-        seen = [_looked_at(source, rows, columns, rule) for rows, columns in _blocks((height, width))]
+        blocks = [(picture, rows, columns, rule) for rows, columns in _blocks((height, width))]
+        seen = [look for _, look in engine.run(_look, blocks)]
         pixels = channels * height * width
         share = sum(look.top for look in seen) / pixels
         hot = sum(look.hot for look in seen)
@@ -188,21 +190,30 @@ def _widest(found: list[Ends], scale: float) -> Ends:
     return (low, high) if low <= high else (0.0, 1.0)
 
 
+def _look(picture: str, rows: Span, columns: Span, rule: HotRule | None) -> Look:
+    """One task: look at a block."""
+    with open_source(picture) as source:
+        return _looked_at(source, rows, columns, rule)
+
+
 def _looked_at(source: Source, rows: Span, columns: Span, rule: HotRule | None) -> Look:
     """Look at all samples of a block."""
     part = source.read(rows, columns)
     finite = np.isfinite(part) if part.dtype.kind == "f" else np.ones(part.shape, bool)
     top = part >= source.white if source.white is not None else np.zeros(part.shape, bool)
-    values = torch.from_numpy(np.where(finite, part, 0).astype(np.float64))[None]
+    exact = np.float32 if part.dtype.itemsize < 4 else np.float64
+    values = torch.from_numpy(np.where(finite, part, 0).astype(exact))[None]
     hot = torch.zeros(values.shape, dtype=torch.bool) if rule is None else rule.marks(values.float())
     found = []
-    for counts in (torch.from_numpy(finite)[None], torch.from_numpy(finite & ~top)[None]):
+    # Mostly no sample is at the top, and both are the same.
+    for known in (finite, finite & ~top) if top.any() else (finite,):
+        counts = torch.from_numpy(known)[None]
         own = values[counts & ~hot]
         low, high = darkest_and_brightest(values, counts)
         empty = (np.inf, -np.inf)
         pairs = (float(low), float(high)), (float(own.min()), float(own.max())) if len(own) else empty
         found.append(pairs if bool(counts.any()) else (empty, empty))
-    return Look(float(values.abs().max()), int(top.sum()), int(hot.sum()), found[0], found[1])
+    return Look(float(values.abs().max()), int(top.sum()), int(hot.sum()), found[0], found[-1])
 
 
 def _blocks(size: tuple[int, int]) -> list[tuple[Span, Span]]:

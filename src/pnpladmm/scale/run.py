@@ -25,10 +25,12 @@ from pnpladmm.scale.store import TileStore, digest_of
 from pnpladmm.scale.task import Settings, decisions_for, fingerprint, grid_of
 from pnpladmm.solvers import Status
 from pnpladmm.tensors import InputError
+from pnpladmm.tiling.geometry import Grid
 from pnpladmm.tiling.memory import VARIABLES, gigabytes, tile_side
 from pnpladmm.tiling.plan import halo_for, least_side
 
-METHODS = ("fast", "ladmm", "certified")
+FAST = "fast"
+METHODS = (FAST, "ladmm", "certified")
 """Methods for pictures in parts."""
 PROCESS = 350 * 10**6
 """Bytes that a process needs before it restores anything."""
@@ -89,18 +91,11 @@ def restore_large(
     with only_writer_of(output):
         with open_source(settings.picture) as source:
             dtype, shape, beside = source.dtype, source.shape, source.beside
-        decisions = decisions_for(settings)
-        is_fast = settings.method == "fast"
-        if side is None:
-            side = SIDE if memory is None else side_for(settings, decisions, memory)
-        grid = (grid_of if is_fast else exact_grid)(settings, decisions, side)
-        digest = digest_of(
-            dataclasses.asdict(settings) | {"picture": "", "blur": ""}, dataclasses.asdict(decisions), side,
-            fingerprint(settings.picture), fingerprint(settings.blur), torch.__version__,
-        )  # fmt: skip
-        store = TileStore.open(output, digest)
         with open_engine(workers, scheduler) as engine:
-            if is_fast:
+            decisions = decisions_for(settings, engine)
+            grid = _grid(settings, decisions, side, memory)
+            store = _store(settings, output, decisions, grid)
+            if settings.method == FAST:
                 done = FastWork(store, settings, grid, engine, tell).run(decisions)
             else:
                 done = ExactWork(store, settings, decisions, grid, engine, tell).run()
@@ -110,6 +105,29 @@ def restore_large(
             picture = assemble(store, grid, _offset(decisions), decisions.size, np.dtype(dtype), decisions.scale)
         write_output(output, store, picture, decisions.scale, beside)
         store.remove()
+    notes = _notes(settings, decisions, grid, shape)
+    done = dataclasses.replace(done, notes=(*notes, *done.notes))
+    return Large(settings.picture, str(output), len(grid), time.perf_counter() - began, done)
+
+
+def _grid(settings: Settings, decisions: Decisions, side: int | None, memory: int | None) -> Grid:
+    """The tiles, of at most `side` pixels, or as large as the memory allows."""
+    if side is None:
+        side = SIDE if memory is None else side_for(settings, decisions, memory)
+    return (grid_of if settings.method == FAST else exact_grid)(settings, decisions, side)
+
+
+def _store(settings: Settings, output: str | Path, decisions: Decisions, grid: Grid) -> TileStore:
+    """The store of the tiles of this job."""
+    digest = digest_of(
+        dataclasses.asdict(settings) | {"picture": "", "blur": ""}, dataclasses.asdict(decisions), str(grid),
+        fingerprint(settings.picture), fingerprint(settings.blur), torch.__version__,
+    )  # fmt: skip
+    return TileStore.open(output, digest)
+
+
+def _notes(settings: Settings, decisions: Decisions, grid: Grid, shape: tuple[int, int, int]) -> list[str]:
+    """What was decided on the picture, for people."""
     tiles = "one tile" if len(grid) == 1 else f"{len(grid)} tiles of up to {grid.side[1]}x{grid.side[0]}"
     notes = [f"{shape[2]}x{shape[1]} pixels in {tiles}"]
     if settings.noise is None:
@@ -119,8 +137,7 @@ def restore_large(
             f"{decisions.hot_count} single pixels stand out further than the PSF lets light stand out (hot or dead): "
             "they do not count"
         )
-    done = dataclasses.replace(done, notes=(*notes, *done.notes))
-    return Large(settings.picture, str(output), len(grid), time.perf_counter() - began, done)
+    return notes
 
 
 def side_for(settings: Settings, decisions: Decisions, memory: int) -> int:

@@ -19,6 +19,7 @@ from pnpladmm.pictures.raw import Raw, colour_of
 from pnpladmm.restoration import Options
 from pnpladmm.restoration.policy import Pages, Prepared, prepare, unit_of
 from pnpladmm.scale.decisions import Decisions, decide
+from pnpladmm.scale.engine import Engine
 from pnpladmm.scale.source import Source, Span, open_source
 from pnpladmm.scale.store import TileStore
 from pnpladmm.solvers import Annealed, Problem, make_method, solve
@@ -50,7 +51,7 @@ class Settings:
         )  # fmt: skip
 
 
-def decisions_for(settings: Settings) -> Decisions:
+def decisions_for(settings: Settings, engine: Engine) -> Decisions:
     """Look at the whole picture once, part by part."""
 
     def detail(known: Decisions, source: Source, rows: Span, columns: Span) -> Tensor | None:
@@ -62,7 +63,7 @@ def decisions_for(settings: Settings) -> Decisions:
         problem = known.units.problem(prepared.problem)
         return detail_of(problem.operator, problem.observed, problem.data_term.precision_of(problem.observed))
 
-    return decide(settings.picture, settings.blur, settings.noise, settings.saturation, detail)
+    return decide(settings.picture, settings.blur, settings.noise, settings.saturation, detail, engine)
 
 
 def grid_of(settings: Settings, decisions: Decisions, side: int) -> Grid:
