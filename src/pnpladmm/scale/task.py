@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnpladmm.allocator import give_back
 from pnpladmm.blur import read_blur
 from pnpladmm.denoisers import load_denoiser
 from pnpladmm.operators import SpatiallyVaryingBlur
@@ -76,6 +77,7 @@ def grid_of(settings: Settings, decisions: Decisions, side: int) -> Grid:
 
 def restore_part(settings: Settings, decisions: Decisions, rows: Span, columns: Span) -> tuple[Prepared, Tensor]:
     """Restore a part of the scene by itself: its problem, and the picture (C, h, w), float32."""
+    give_back()  # parts differ in size: what the last one left is in the way
     with open_source(settings.picture) as source:
         prepared, blank = prepared_part(settings, decisions, source, rows, columns)
     if blank:

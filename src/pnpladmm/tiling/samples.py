@@ -15,7 +15,7 @@ CORE = 128
 """The side of the middle of a sample, which its ends do not reach."""
 SHARE = 0.1
 """Samples are at most this share of the picture, but for the fewest."""
-FEWEST, MOST = 3, 5
+FEWEST, MOST = 3, 4
 """Samples along each axis."""
 TILES = 2
 """Samples have at most the pixels of so many tiles: they are solved side by side, which takes memory."""
