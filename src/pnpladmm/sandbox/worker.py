@@ -61,6 +61,7 @@ def _set_limits(memory: int, seconds: float, clock: float) -> None:
     except ImportError:  # Windows
         return
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     signal.setitimer(signal.ITIMER_REAL, clock)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
