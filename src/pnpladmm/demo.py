@@ -22,8 +22,8 @@ from pnpladmm.report import Section, write_report
 from pnpladmm.restoration import Restoration
 from pnpladmm.restoration.network_choice import DENOISER
 from pnpladmm.restoration.noise import check_residual
+from pnpladmm.restoration.one_run import certify_from
 from pnpladmm.restoration.progress import progress_bar
-from pnpladmm.restoration.run import certify_from
 from pnpladmm.restore import restore
 from pnpladmm.solvers import Problem, Result
 

@@ -21,10 +21,16 @@ import torch
 from torch import Tensor
 
 from pnpladmm.data_terms import WeightedGaussian
+from pnpladmm.denoisers import Denoiser
 from pnpladmm.pictures.arrays import Array
+from pnpladmm.restoration.one_run import one_run
+from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Prepared
 from pnpladmm.restoration.smoothing import smoothed
-from pnpladmm.solvers import Problem, Result
+from pnpladmm.solvers import Problem, Result, Status
+from pnpladmm.solvers.loop import Callback
+from pnpladmm.solvers.state import State
+from pnpladmm.tiling import Plan
 
 FIRST_ERROR = 0.05
 """`c` of the first run: bright stars count little, so that it does not fit their noise."""
@@ -66,6 +72,29 @@ class LightNoise:
         if self.error > LEAST_TOLD:
             found.append(f"the PSF is off by {self.error:.1%} of the light")
         return "noise of bright pixels, from what a first run leaves: " + ", ".join(found) if found else ""
+
+
+def with_fitted_noise(
+    prepared: Prepared,
+    scale: float,
+    denoiser: Denoiser,
+    options: Options,
+    callback: Callback | None,
+    plan: Plan | None,
+) -> tuple[Prepared, State | None]:
+    """The problem with the noise of each pixel as short runs show it, the first a gentle one, and where to go on."""
+    counts = None if options.gain is None else Counts(options.gain / scale, options.background / scale)
+    stated = prepared.model.source in ("counts", "variance map")
+    known, state = gentle(prepared), None
+    found: tuple[LightNoise, ...] = ()
+    for _ in range(FIRST_RUNS):
+        result, _ = one_run(known, denoiser, options, callback, plan, state, FIRST_SHARE)
+        if any(status.failed or status is Status.STOPPED for status in result.statuses):
+            return prepared, None
+        known, found = fitted(prepared, result, stated, counts)
+        state = None if plan is not None else result.method.again(result.state)
+    notes = tuple(words for noise in found if (words := noise.words(scale)))
+    return replace(known, notes=(*prepared.notes, *notes)), state
 
 
 def gentle(prepared: Prepared) -> Prepared:

@@ -9,37 +9,31 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pnpladmm.allocator import give_back
 from pnpladmm.blur import Blur
 from pnpladmm.denoisers import Denoiser, load_denoiser
 from pnpladmm.operators import LinearOperator, as_operator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.raw import DAMAGE
-from pnpladmm.restoration.fitted_noise import FIRST_RUNS, FIRST_SHARE, Counts, LightNoise, fitted, gentle
+from pnpladmm.restoration.fitted_noise import with_fitted_noise
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
 from pnpladmm.restoration.network_choice import WORDS, network_for
 from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
+from pnpladmm.restoration.one_run import certified, one_run
 from pnpladmm.restoration.options import FOR_SOURCES, USUAL, Options
 from pnpladmm.restoration.plausible import mostly_noise, no_blur
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined, put_together
 from pnpladmm.restoration.sources import shows_sources, too_wide
-from pnpladmm.restoration.units import Units
-from pnpladmm.solvers import Problem, Result, Status, make_method, solve
+from pnpladmm.solvers import Result, Status
 from pnpladmm.solvers.loop import Callback
-from pnpladmm.solvers.state import State
 from pnpladmm.tensors import InputError
-from pnpladmm.tiling import Plan, plan_for, read_size, solve_by
+from pnpladmm.tiling import Plan, plan_for, read_size
 
-TOLERANCE = 1e-4
-"""Relative changes below which a picture counts as done."""
 CHOSEN = "bright spots on a dark sky: restored by the method sources; method fast takes a network instead"
 """What users are told where the picture decided on the method."""
-CERTIFYING = "certified"
-"""The method of the iterations that `certify` asks for: convergence is proved of it."""
 
 
 @dataclass(frozen=True)
@@ -133,23 +127,6 @@ def _words(
     return tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(warnings))
 
 
-def certify_from(
-    start: Tensor,
-    problem: Problem,
-    denoiser: Denoiser,
-    noise: Tensor,
-    iterations: int,
-    strength: float = 1.0,
-    callback: Callback | None = None,
-) -> Result:
-    """Certified iterations from `start`, a picture on the problem's own domain; `noise` (B,) decides their settings.
-
-    The theorem holds from any `x0`, with `z0 = H x0` and the dual that belongs to it.
-    """
-    method = make_method(CERTIFYING, denoiser, problem, noise, strength).started_from_blurred()
-    return solve(problem, method, iterations, TOLERANCE, start=start, callback=callback)
-
-
 def chosen_denoiser(picture: Picture, operator: LinearOperator, options: Options) -> tuple[Denoiser, tuple[str, ...]]:
     """The denoiser, and a note where it was chosen for the picture.
 
@@ -220,7 +197,7 @@ def _restore(
 ) -> Done:
     prepared, state = prepare(pages, operator, options), None
     if isinstance(options.method, str) and options.method_class.models_all_light:
-        prepared, state = _with_fitted_noise(prepared, pages.picture.scale, denoiser, options, callback, plan)
+        prepared, state = with_fitted_noise(prepared, pages.picture.scale, denoiser, options, callback, plan)
 
     def attempt(prepared: Prepared) -> tuple[Result, tuple[str, ...]]:
         return one_run(prepared, denoiser, options, callback, plan, state)
@@ -239,7 +216,7 @@ def _restore(
         notes.append(
             f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
         )
-        result = _certified(result.image, prepared, denoiser, options, callback)
+        result = certified(result.image, prepared, denoiser, options, callback)
     is_jpeg = bool(pages.picture.metadata.jpeg_table)
     white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
     hx = result.state.Hx if options.method_class.models_all_light else None
@@ -251,96 +228,6 @@ def _restore(
     result = returned(result, problem, working.pixels, judged.withdrawn)
     warnings = judged.warnings + ((noise_only,) if noise_only else ())
     return Done(prepared, result, checks, tuple(notes), warnings)
-
-
-def _with_fitted_noise(
-    prepared: Prepared,
-    scale: float,
-    denoiser: Denoiser,
-    options: Options,
-    callback: Callback | None,
-    plan: Plan | None,
-) -> tuple[Prepared, State | None]:
-    """The problem with the noise of each pixel as short runs show it, the first a gentle one, and where to go on."""
-    counts = None if options.gain is None else Counts(options.gain / scale, options.background / scale)
-    stated = prepared.model.source in ("counts", "variance map")
-    known, state = gentle(prepared), None
-    found: tuple[LightNoise, ...] = ()
-    for _ in range(FIRST_RUNS):
-        result, _ = one_run(known, denoiser, options, callback, plan, state, FIRST_SHARE)
-        if any(status.failed or status is Status.STOPPED for status in result.statuses):
-            return prepared, None
-        known, found = fitted(prepared, result, stated, counts)
-        state = None if plan is not None else result.method.again(result.state)
-    notes = tuple(words for noise in found if (words := noise.words(scale)))
-    return replace(known, notes=(*prepared.notes, *notes)), state
-
-
-def one_run(
-    prepared: Prepared,
-    denoiser: Denoiser,
-    options: Options,
-    callback: Callback | None = None,
-    plan: Plan | None = None,
-    state: State | None = None,
-    share: float = 1.0,
-) -> tuple[Result, tuple[str, ...]]:
-    """One run of the method, in its own units, with parameters for the noise level if it was given by its name.
-
-    It may go on from the state of a run in the same units, and stop after a share of the schedule. The picture is on
-    the problem's own domain and in the numbers of the observation. The notes say how it was divided.
-    """
-    options = options.decided(USUAL)
-    if plan is not None:
-        give_back()
-    units = units_for(prepared, options)
-    problem, noise, callback = _on_scale(units, prepared, callback)
-    method = options.method
-    if isinstance(method, str):
-        method = make_method(method, denoiser, problem, noise, options.strength, options.iterations)
-    iterations = options.iterations or method.iterations_for(noise)
-    if method.length is not None and (share < 1 or state is not None):
-        iterations = round(share * method.length) - (0 if state is None else state.iteration)
-    scale = 1.0 if units is None else float(units.scale.amax())
-    result, divided = solve_by(plan, problem, method, iterations, TOLERANCE, callback, state, scale)
-    del problem  # as large as the picture
-    return _back(units, result), divided
-
-
-def _certified(
-    start: Tensor, prepared: Prepared, denoiser: Denoiser, options: Options, callback: Callback | None
-) -> Result:
-    """Certified iterations from a picture, in the units of the run before."""
-    units = units_for(prepared, options)
-    problem, noise, callback = _on_scale(units, prepared, callback)
-    if units is not None:
-        start = (start - units.offset.to(start)) / units.scale.to(start)
-    return _back(units, certify_from(start, problem, denoiser, noise, options.certify, options.strength, callback))
-
-
-def _on_scale(
-    units: Units | None, prepared: Prepared, callback: Callback | None
-) -> tuple[Problem, Tensor, Callback | None]:
-    """The problem, the noise and the callback on the scale of the method."""
-    if units is None:
-        return prepared.problem, prepared.noise, callback
-    return units.problem(prepared.problem), units.noise(prepared.noise), units.callback(callback)
-
-
-def _back(units: Units | None, result: Result) -> Result:
-    if units is None:
-        return result
-    image = units.back(result.image)
-    of_tiles = result.state.x is result.image
-    state = State(x=image, iteration=result.state.iteration) if of_tiles else units.state(result.state)
-    return replace(result, image=image, state=state)
-
-
-def units_for(prepared: Prepared, options: Options) -> Units | None:
-    """The scale of a method that was chosen by its name; a method with parameters of its own has its scale already."""
-    if not isinstance(options.method, str) or not options.method_class.denoiser_calls:
-        return None
-    return Units.of(prepared.problem, prepared.noise)
 
 
 def _with_image(picture: Picture, image: Tensor) -> Picture:

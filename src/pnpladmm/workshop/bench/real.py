@@ -14,9 +14,9 @@ import torch
 
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.restoration.inputs import operator_of
+from pnpladmm.restoration.one_run import one_run
 from pnpladmm.restoration.options import Options as Settings
 from pnpladmm.restoration.policy import Pages, prepare
-from pnpladmm.restoration.run import one_run
 from pnpladmm.restore import restore
 from pnpladmm.workshop.bench.inputs import open_denoiser
 from pnpladmm.workshop.bench.real_cases import (
