@@ -14,6 +14,7 @@ from pnpladmm.denoisers import Denoiser, load_denoiser
 from pnpladmm.operators import LinearOperator, as_operator
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.raw import DAMAGE
+from pnpladmm.restoration.counts import few_photons, finished_on_counts
 from pnpladmm.restoration.fitted_noise import with_fitted_noise
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
@@ -209,7 +210,9 @@ def _restore(
         result, divided = attempt(prepared)
         judged = Judged(prepared, result, nothing, divided)
     notes = [*prepared.notes, *judged.notes]
-    prepared, result = judged.prepared, judged.result
+    prepared = judged.prepared
+    result, words = finished_on_counts(judged.result, prepared, options, pages.picture.scale)
+    notes += words
     problem, method = prepared.problem, result.method
     ended = result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT)
     if options.certify and ended and not bool(judged.withdrawn.all()):
@@ -221,7 +224,7 @@ def _restore(
     white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
     hx = result.state.Hx if options.method_class.models_all_light else None
     hx = None if hx is None or hx.shape != problem.observed.shape else hx
-    estimated = prepared.model.source == "estimated"
+    estimated = prepared.model.source == "estimated" or few_photons(prepared, options, pages.picture.scale)
     checks = tuple(replace(c, estimated=estimated) for c in check_residual(problem, result.image, white, hx))
     noise_only = mostly_noise(problem, prepared.model)
     working = pages.picture.to_linear() if options.linear else pages.picture

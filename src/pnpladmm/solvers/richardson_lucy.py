@@ -60,6 +60,12 @@ class RichardsonLucy(Method[RichardsonLucyState]):
     uses_data_term: ClassVar[bool] = False
     settings_key: ClassVar[str | None] = "richardson-lucy"
 
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Whether the operator has no negative entries, or few."""
+        share = _negative_share(problem)
+        return share is not None and share <= MOST_NEGATIVE
+
     @classmethod
     def iterations_for(cls, sigma: Tensor) -> int:
         """The tuned number for the noisiest picture of the batch, which must stop first."""
@@ -67,8 +73,7 @@ class RichardsonLucy(Method[RichardsonLucyState]):
 
     def init(self, problem: Problem, start: Start = None) -> RichardsonLucyState:
         """The start, made positive: a pixel at 0 would stay there."""
-        share = _negative_share(problem)
-        if share is None or share > MOST_NEGATIVE:
+        if not self.suits(problem):
             raise InputError(
                 "RichardsonLucy needs an operator without negative entries, or with few; this one has more"
             )

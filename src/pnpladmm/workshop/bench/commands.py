@@ -20,6 +20,7 @@ BENCHMARKS = {
     "blind": "Score blind estimates of the blur: real shake, and simulated shake that changes over the picture.",
     "real": "Restore pictures as files hold them: JPEG, wrong PSFs, camera shake.",
     "stars": "Restore frames of stars: flux, places and structure, against Richardson-Lucy.",
+    "microscopy": "Restore pictures of few photons, against Richardson-Lucy and tv.",
     "growth": "Measure time and memory against pixels and against the number of kernels.",
     "scale": "Measure time and memory of large pictures, in tiles and in parts, and of many pictures.",
     "seams": "Compare pictures restored in tiles with the same restored undivided.",

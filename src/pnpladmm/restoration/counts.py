@@ -1,0 +1,63 @@
+"""Pictures of few photons: a network's picture is finished by a few steps of Richardson-Lucy on the counts.
+
+A network was trained on photographs with weak, even noise. In the dark beside bright spots it leaves light below 0,
+and it takes a part of faint light away. Multiplicative steps that raise the likelihood of the counts mend both: light
+stays positive, and what is seen in total is kept. Few photons need few steps; more would fit their noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pnpladmm.data_terms import Poisson
+from pnpladmm.restoration.options import Options
+from pnpladmm.restoration.policy import Prepared
+from pnpladmm.restoration.smoothing import smoothed
+from pnpladmm.solvers import Annealed, Problem, Result, RichardsonLucy
+from pnpladmm.solvers.state import State
+
+MOST_STEPS = 20
+
+
+def finished_on_counts(
+    result: Result, prepared: Prepared, options: Options, scale: float
+) -> tuple[Result, tuple[str, ...]]:
+    """The result after the steps, and a note; as it was where no photons were stated or another method restored it."""
+    if options.gain is None or not isinstance(result.method, Annealed):
+        return result, ()
+    gain, background = options.gain / scale, options.background / scale
+    problem = _problem_of_counts(prepared.problem, gain, background)
+    if not RichardsonLucy.suits(problem):
+        return result, ()
+    steps = steps_for(prepared.problem.observed + background, gain)
+    method, image = RichardsonLucy(), result.image
+    state = method.init(problem, image)
+    for done in range(1, int(steps.max()) + 1):
+        state = method.step(problem, state)
+        image = torch.where((steps == done).to(image.device).view(-1, 1, 1, 1), state.x, image)
+    numbers = ", ".join(str(int(number)) for number in steps)
+    note = f"finished by {numbers} steps of Richardson-Lucy on the counts: light stays positive, and none is lost"
+    return replace(result, image=image, state=State(x=image, iteration=result.state.iteration)), (note,)
+
+
+def steps_for(observed: Tensor, gain: float) -> Tensor:
+    """The number of steps, (B,): the root of the photons at the brightest place, its ratio of signal to noise."""
+    brightest = smoothed(observed).flatten(1).amax(1).double() / gain
+    return brightest.clamp_min(0).sqrt().round().clamp(1, MOST_STEPS).cpu()
+
+
+def few_photons(prepared: Prepared, options: Options, scale: float) -> bool:
+    """Whether most pixels have so few photons that more noise was assumed than they have: that of one photon."""
+    if options.gain is None or prepared.model.source != "counts":
+        return False
+    return bool((prepared.model.white <= (1 + 1e-6) * options.gain / scale).any())
+
+
+def _problem_of_counts(problem: Problem, gain: float, background: float) -> Problem:
+    """The problem with the background in the model, where all pixels count; else with the background taken off."""
+    if not background or not bool((problem.precision_for("counts") > 0).all()):
+        return problem
+    return Problem((problem.observed + background).clamp_min(0), problem.operator, Poisson(gain, background))
