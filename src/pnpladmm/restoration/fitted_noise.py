@@ -13,7 +13,7 @@ with `m^2` the wings would decide. A variance map that was given stays, and so d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ NEAR = 5
 """Pixels."""
 LEAST_NUMBER = 12
 """Pixels of one brightness whose scatter says something."""
-BINS, REPEATS = 24, 5
+BINS, PEAK_BINS, REPEATS = 24, 4, 5
 SCATTER = 1.4826
 """Standard deviation of normal numbers of which the median absolute value is 1."""
 FAINT = 3.0
@@ -150,7 +150,7 @@ def with_variance(prepared: Prepared, precision: Tensor, more: Tensor) -> Prepar
 
 
 def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, stated: bool) -> LightNoise:
-    """`b` and `c` from the scatter of the residual in bins of brightness."""
+    """`b` and `c` from the scatter of the residual in bins of brightness, and of the brightest light nearby."""
     from scipy.optimize import nnls  # slow to import
 
     e, m, q, p = (value.detach().double().cpu().numpy().ravel() for value in (residual, light, blurry, precision))
@@ -160,10 +160,10 @@ def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, sta
     if bright.sum() < 2 * LEAST_NUMBER:
         return LightNoise()
     e, m, q, a = e[bright], m[bright], q[bright], a[bright]
-    edges = np.geomspace(floor, m.max() * (1 + 1e-9), BINS + 1)
+    peak = q / m
     rows, wanted = [], []
-    for low, high in pairwise(edges):
-        inside = (m >= low) & (m < high)
+    for low, high in product(_steps(m, BINS), _steps(peak, PEAK_BINS)):
+        inside = (m >= low[0]) & (m < low[1]) & (peak >= high[0]) & (peak < high[1])
         if inside.sum() >= LEAST_NUMBER:
             rows.append((np.median(m[inside]), np.median(q[inside]), np.median(a[inside]), inside.sum()))
             wanted.append((SCATTER * np.median(np.abs(e[inside]))) ** 2)
@@ -172,6 +172,11 @@ def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, sta
     middle, blurry_middle, base, count = np.array(rows).T
     columns = np.stack([0 * middle if stated else middle, blurry_middle], 1)
     return LightNoise(*_solve(nnls, columns, base, np.array(wanted), count))
+
+
+def _steps(values: Array, count: int) -> list[tuple[float, float]]:
+    """Bins of equal ratios from the least value to the largest."""
+    return list(pairwise(np.geomspace(values.min(), values.max() * (1 + 1e-9), count + 1)))
 
 
 def _solve(nnls: Any, columns: Array, a: Array, wanted: Array, count: Array) -> tuple[float, float]:

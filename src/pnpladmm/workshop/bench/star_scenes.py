@@ -24,6 +24,8 @@ LEFT = ((0.8, 1.2, 1.2), (0.2, 2.4, 2.4))
 RIGHT = ((0.75, 1.3, 1.6), (0.25, 2.4, 3.2))
 """At the right border; linear in between."""
 REACH = 15
+POINT = ((1.0, 1e-6, 1e-6),)
+"""A star."""
 GALAXY = ((0.1, 0.2), (0.3, 0.5), (0.4, 1.0), (0.2, 1.8))
 """A galaxy: shares of the light, and their sigma in units of its own size."""
 SKY, GAIN, READ_NOISE = 200.0, 1.5, 4.0
@@ -63,6 +65,12 @@ class Scene:
             if inside and not (places[apart < distance, 2] > 0.01 * flux).any():
                 found.append(i)
         return np.array(found, int)
+
+    def without(self, star: int) -> Array:
+        """The sharp light of everything but one star."""
+        found, (x, y, flux) = self.sharp.copy(), self.stars[star]
+        _add(found, x, y, -flux, POINT)
+        return found
 
     def blur(self) -> Blur:
         """The PSF of the frame on the pixels: two kernels and the weights of a source at each place."""
@@ -122,9 +130,8 @@ def scenes(side: int = 256) -> list[Scene]:
 def make_scene(name: str, side: int, stars: Array, galaxies: Array, seed: int) -> Scene:
     """The frame in whole counts, clipped at the top of 16 bits."""
     sharp, mean = np.zeros((side, side)), np.zeros((side, side))
-    unit = ((1.0, 1e-6, 1e-6),)
     for x, y, flux, *size in [*stars, *galaxies]:
-        shape = galaxy_shape(size[1], size[0]) if size else unit
+        shape = galaxy_shape(size[1], size[0]) if size else POINT
         right = x / (side - 1)
         _add(sharp, x, y, flux, shape)
         for share, psf in ((1 - right, LEFT), (right, RIGHT)):

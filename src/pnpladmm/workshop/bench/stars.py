@@ -1,7 +1,8 @@
 """Frames of stars with default settings: flux, places and structure around stars, beside Richardson-Lucy.
 
 Errors are differences from the best measurement that the same noisy frame allows: a fit of the true PSF with the true
-variance. So the noise of the frame, which no restoration takes back, does not count.
+variance. So the noise of the frame, which no restoration takes back, does not count. The true light of everything else
+is taken off first: the outskirts of a galaxy within the aperture are no error.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def measured(scene: Scene, image: Array) -> Row:
         star = scene.stars[i]
         fit = best_fit(scene, star)
         if star[2] > CLEAR * fit[3]:
-            errors.append(_errors(image, star, fit))
+            errors.append(_errors(image - scene.without(i), star, fit))
     flux, place, structure = np.array(errors).T if errors else np.zeros((3, 0))
     if not errors:
         return {"stars": 0, "flux_mean": 0.0, "flux_largest": 0.0, "beyond": 0, "place": 0.0, "structure": 0.0}
