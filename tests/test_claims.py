@@ -59,6 +59,24 @@ def test_a_dim_psf_is_no_divergence() -> None:
     assert not result.status.failed
 
 
+def test_changes_that_grow_again_are_divergence() -> None:
+    """The picture is calm for a while and then drifts away with the denoiser, long before it is too large."""
+    rows = torch.arange(32)
+    board = (rows[:, None] + rows) % 2 * 2.0 - 1  # which the blur hardly sees
+
+    def drifting(x: torch.Tensor, sigma: object) -> torch.Tensor:
+        return x + 0.3 * (x * board).mean((-2, -1), keepdim=True) * board
+
+    blur = pl.SpatiallyVaryingBlur(torch.full((1, 5, 5), 1 / 25), torch.ones(1, 32, 32))
+    noise = torch.randn(1, 1, 32, 32, generator=torch.Generator().manual_seed(2))
+    y = blur.forward(torch.rand(1, 1, 32, 32, generator=torch.Generator().manual_seed(1))) + 0.01 * noise
+    problem, method = pl.Problem(y, blur, pl.Gaussian(0.1)), pl.ISTA(drifting, sigma_d=0.1, L_x=110.0)
+    calm, drifted = (pl.solve(problem, method, iterations) for iterations in (20, 40))
+    assert calm.status is pl.Status.ITERATION_LIMIT
+    assert drifted.status is pl.Status.DIVERGED
+    assert float((drifted.image * board).mean().abs()) < 0.01  # the calmest picture; the last one had 0.5 and more
+
+
 def test_growth_of_the_objective_is_divergence() -> None:
     problem, _ = small_problem(SIGMA)
     method = pl.LADMM(SoftThreshold(), 1e-4, beta=400.0, L_x=150.0)  # below beta ||H||^2 / 2

@@ -155,7 +155,8 @@ def to_operator(physics: Any, shape: Shape) -> LinearOperator:
     physics : deepinv.physics.LinearPhysics
         Anything with `A` and `A_adjoint`. Blurs (`Blur`, `BlurFFT`, `SpaceVaryingBlur`) become a
         `SpatiallyVaryingBlur`, which is faster and whose norm is bounded from above, so that certificates can be
-        given. It is applied once to random numbers and compared; where it differs, the physics is used as it is.
+        given; `Inpainting` becomes a `Mask`. Both are compared on random numbers. Where they differ, the physics is
+        used as it is.
     shape : tuple of int
         Of the measurements, (B, C, H, W).
 

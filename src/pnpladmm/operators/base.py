@@ -207,11 +207,13 @@ def _named(physics: Any, kind: str) -> list[tuple[str, Tensor]]:
 
 
 def as_operator(operator: Any, like: Tensor | None = None) -> LinearOperator:
-    """`operator` itself, or an object with `A` and `A_adjoint` wrapped."""
+    """`operator` itself, or an object with `A` and `A_adjoint` wrapped; one that only masks pixels as a `Mask`."""
     if isinstance(operator, LinearOperator):
         return operator
     if hasattr(operator, "A") and hasattr(operator, "A_adjoint"):
-        return PhysicsOperator(operator, like)
+        from pnpladmm.operators.sampling import mask_of  # which needs this module
+
+        return mask_of(operator) or PhysicsOperator(operator, like)
     raise InputError(f"operator is {type_words(operator)}: give a pnpladmm operator, or an object with A and A_adjoint")
 
 

@@ -208,3 +208,19 @@ class Mask(LinearOperator):
     def norm_squared(self, shape: Shape | None = None) -> NormBound:
         """`max |mask|^2` of each picture, exactly."""
         return NormBound.exactly(self.mask.double().square().flatten(1).amax(1))
+
+
+def mask_of(physics: Any) -> Mask | None:
+    """The mask of an object with `A` (deepinv's `Inpainting`), where `A x = mask x` as tried on random numbers.
+
+    A mask fills the holes before anything starts, which a denoiser would take for black detail.
+    """
+    factors = getattr(physics, "mask", None)
+    if not isinstance(factors, Tensor) or factors.ndim != 4 or not factors.is_floating_point():
+        return None
+    x = torch.randn(factors.shape, generator=torch.Generator().manual_seed(0)).to(factors)
+    try:
+        seen = physics.A(x)
+        return Mask(factors) if torch.equal(seen, factors * x) else None
+    except (InputError, RuntimeError, TypeError, ValueError):  # a mask of another kind
+        return None

@@ -23,6 +23,8 @@ DIVERGED_AT = 100.0
 STAYS_LARGE = 5
 # It has diverged, too, if its objective and its data fit have grown by this factor since the first iteration.
 GROWN = 100.0
+# And if its changes, which were small once, were larger by this factor at the end, were no small ones, and still grew.
+RISEN, LARGE_CHANGE, STILL = 8.0, 0.01, 1.5
 # An operator that removes nearly all of the start says nothing of the size of the picture.
 LEAST_GAIN = 1e-6
 
@@ -78,8 +80,8 @@ class Monitor:
         return not bool(self.running.any())
 
     def judge(self, history: History) -> None:
-        """Call pictures diverged that are too large, or whose objective and data fit have grown without bound."""
-        self.diverged = self.diverged | ((self.large > 0) & ~self.non_finite)
+        """Call pictures diverged that are too large, or whose changes, or objective and fit, grow without bound."""
+        self.diverged = self.diverged | (((self.large > 0) | self._rising(history)) & ~self.non_finite)
         grown = [self._grown(history, name) for name in ("objective", "data_fit")]
         if grown[0] is None or grown[1] is None:
             return
@@ -102,6 +104,18 @@ class Monitor:
             return None
         least = self.problem.observed[0].numel()  # about twice the data fit of the true picture
         return (last > GROWN * values[0].clamp_min(least)).to(self.diverged.device)
+
+    def _rising(self, history: History) -> Tensor:
+        """Have the changes grown again, after the picture was calm, and do they still grow?
+
+        A network that is no proximal operator may hold a picture for many iterations, and then drift away with it.
+        """
+        changes, last = history.x_change, history.last("x_change")
+        if changes is None or last is None or self.method.length is not None or len(changes) < 4:
+            return torch.zeros_like(self.diverged)
+        later = torch.nan_to_num(changes[3 * len(changes) // 4])
+        rising = (last > LARGE_CHANGE) & (last > STILL * later)
+        return rising.to(self.diverged.device) & (last.to(self.least_change) > RISEN * self.least_change)
 
     def image(self, state: State) -> Tensor:
         """The pictures to be returned."""
