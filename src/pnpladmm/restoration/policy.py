@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,6 +21,9 @@ from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.smoothing import smoothed
 from pnpladmm.solvers import METHODS, Problem, method_class
 from pnpladmm.tensors import InputError, check_pictures, per_picture
+
+if TYPE_CHECKING:
+    from pnpladmm.restoration.hidden_stars import HiddenStars
 
 MOST_SATURATED = 0.3
 """With a larger share of saturated pixels on a page, these are taken for white areas of the picture and count."""
@@ -50,6 +54,8 @@ class Prepared:
     model: NoiseModel
     """The parts of the noise, in the picture as it was given."""
     notes: tuple[str, ...]
+    stars: HiddenStars | None = None
+    """Saturated stars that were taken off the observation."""
 
 
 def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepared:

@@ -16,6 +16,7 @@ from pnpladmm.pictures import Picture
 from pnpladmm.pictures.raw import DAMAGE
 from pnpladmm.restoration.counts import few_photons, finished_on_counts
 from pnpladmm.restoration.fitted_noise import with_fitted_noise
+from pnpladmm.restoration.hidden_stars import with_hidden_stars
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
 from pnpladmm.restoration.network_choice import WORDS, network_for
@@ -226,6 +227,8 @@ def _restore(
     hx = None if hx is None or hx.shape != problem.observed.shape else hx
     estimated = prepared.model.source == "estimated" or few_photons(prepared, options, pages.picture.scale)
     checks = tuple(replace(c, estimated=estimated) for c in check_residual(problem, result.image, white, hx))
+    prepared, result = with_hidden_stars(prepared, result)
+    problem = prepared.problem
     noise_only = mostly_noise(problem, prepared.model)
     working = pages.picture.to_linear() if options.linear else pages.picture
     result = returned(result, problem, working.pixels, judged.withdrawn)
