@@ -65,8 +65,8 @@ def _result(distributed: Any, future: Any) -> Any:
         raise InputError("the scheduler is gone, or cancelled the work: run the command again, finished tiles are kept")
     try:
         return future.result()
-    except (InputError, CancelledError):
-        raise
+    except (InputError, CancelledError, distributed.comm.CommClosedError):
+        raise  # the last one is an OSError of the cluster, not of a tile
     except distributed.scheduler.KilledWorker as error:
         raise InputError(
             f"workers died again and again at one tile ({one_line(str(error))}): give them more memory"
