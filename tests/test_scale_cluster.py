@@ -1,11 +1,18 @@
 """Tiles and pictures as tasks, on a cluster that loses a worker or its scheduler."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import pnpladmm as pl
 from pnpladmm.jobs import Failure, Job, Outcome, Skipped, run_jobs
 from pnpladmm.scale import restore_large
+from pnpladmm.scale.engine import Engine
+from pnpladmm.tensors import InputError
 from scale_cases import settings
 
 zarr = pytest.importorskip("zarr", reason="needs the extra scale: pip install 'pnpladmm[scale]'")
@@ -58,3 +65,28 @@ def test_a_scheduler_that_is_gone_is_one_line_and_the_run_goes_on_later(scene, e
         .done.notes[-2]
         .endswith("tiles of an earlier run were kept")
     )
+
+
+def test_a_connection_that_breaks_is_a_scheduler_that_is_gone() -> None:
+    """Also while the result of a tile that is done comes over it; a fault of the tile is named as one."""
+    distributed = pytest.importorskip("distributed")
+
+    @dataclass(frozen=True)
+    class Future:
+        error: Exception
+        status: str = "error"
+
+        def result(self) -> None:
+            raise self.error
+
+    class Client:
+        def submit(self, task: Callable[..., None], error: Exception, **_: Any) -> Future:
+            return Future(error)
+
+    for error, words in (
+        (distributed.comm.CommClosedError("in <TCP>"), "the scheduler is gone"),
+        (OSError("no space left"), "a tile failed"),
+    ):
+        connection = SimpleNamespace(**vars(distributed) | {"as_completed": iter})
+        with pytest.raises(InputError, match=words):
+            list(Engine(Client(), connection).run(print, [(error,)]))
