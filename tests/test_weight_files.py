@@ -178,7 +178,7 @@ def test_missing_and_unknown_names_say_what_to_do(tmp_path: Path, monkeypatch: p
     refuse(tmp_path / "absent.pth", "no such file")
     (tmp_path / "folder.pt").mkdir()
     refuse(tmp_path / "folder.pt", "no such file")
-    with pytest.raises(InputError, match="no such network: give one of drunet, light"):
+    with pytest.raises(InputError, match="no such network: give one of drunet, drunet-exact, light, "):
         load_network("dncnn")
     monkeypatch.setattr(shipped, "WEIGHTS_FOLDER", tmp_path)
     monkeypatch.setattr(shipped, "LARGE_WEIGHTS", "no_such_package")

@@ -8,8 +8,9 @@ comes back into the picture at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -35,6 +36,9 @@ BRIGHT = 100.0
 LARGEST_MISFIT, LARGEST_EXCESS = 0.1, 4.0
 """A core whose wings differ from those of a star by more than this share, and by more than noise of so many times the
 variance, is none: a galaxy, or a PSF that does not fit."""
+
+Spread: TypeAlias = Callable[[float, float], tuple[Array, Array, Array]]
+"""From a place (row, column) between pixels to rows, columns and their values."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ def _fitted(problem: Problem, stars: list[_Star], y: Array, p: Array) -> list[_S
     """The stars after a few steps of Gauss and Newton, each on the pixels nearest to it; those that are stars."""
     is_star = np.zeros(len(stars), bool)
     for _ in range(STEPS):
-        parts = [problem.operator.forward(_points(problem, stars, kind)) for kind in (_between, _downward, _across)]
+        parts = [problem.operator.forward(_points(problem, stars, one)) for one in (_between, _downward, _across)]
         seen, down, across = (part.double().cpu().numpy() for part in parts)
         for i, star in enumerate(stars):
             there = _window(stars, i, y.shape)
@@ -180,17 +184,16 @@ def _window(stars: list[_Star], i: int, shape: tuple[int, ...]) -> tuple[Array, 
     return rows[nearest], columns[nearest]
 
 
-def _points(problem: Problem, stars: list[_Star], kind: object) -> Tensor:
-    """A picture of the stars; `kind` says how a point between pixels is put on them."""
-    assert callable(kind)
+def _points(problem: Problem, stars: list[_Star], spread: Spread) -> Tensor:
+    """A picture of the stars; `spread` puts a point between pixels on them."""
     picture = torch.zeros(problem.shape, dtype=torch.float64)
     top, left = problem.operator.crop_offset or (0, 0)
     for star in stars:
-        rows, columns, values = kind(star.row + top, star.column + left)
+        rows, columns, values = spread(star.row + top, star.column + left)
         inside = (rows >= 0) & (rows < picture.shape[2]), (columns >= 0) & (columns < picture.shape[3])
-        values = torch.from_numpy(star.flux * values[np.ix_(*inside)])
+        light = torch.from_numpy(star.flux * values[np.ix_(*inside)])
         plane = picture[star.picture, star.channel]
-        plane[rows[inside[0]][:, None], columns[inside[1]]] += values
+        plane[rows[inside[0]][:, None], columns[inside[1]]] += light
     return picture.to(problem.observed)
 
 

@@ -109,9 +109,10 @@ class Monitor:
         """Have the changes grown again, after the picture was calm, and do they still grow?
 
         A network that is no proximal operator may hold a picture for many iterations, and then drift away with it.
+        Where the objective is known, it says more than the changes do.
         """
-        changes, last = history.x_change, history.last("x_change")
-        if changes is None or last is None or self.method.length is not None or len(changes) < 4:
+        changes, last, known = history.x_change, history.last("x_change"), history.objective is not None
+        if changes is None or last is None or known or self.method.length is not None or len(changes) < 4:
             return torch.zeros_like(self.diverged)
         later = torch.nan_to_num(changes[3 * len(changes) // 4])
         rising = (last > LARGE_CHANGE) & (last > STILL * later)
