@@ -50,7 +50,7 @@ def person(browser: Any, server: Server) -> Iterator[Person]:
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
     """A shaken photograph in 16 bits with a colour profile and a description, under a name that is HTML."""
-    return picture_file(tmp_path / "<img src=x onerror=document.title='hacked'>.png", small_photo(96))
+    return picture_file(tmp_path / "<img src=x onerror=document.title='hacked'>.png", small_photo(160))
 
 
 def rng_of(seed: int) -> np.random.Generator:
