@@ -103,7 +103,7 @@ def test_from_a_shaken_picture_to_a_saved_one(person: Person, server: Server, ph
     person.page.get_by_role("slider", name="Strength").fill("300")
     person.previewed()
 
-    # Run; a second one waits meanwhile; cancel that one, and run again. (The first may be done before a person can press.)
+    # Run; a second one waits meanwhile: cancel it, and run again. The first may be done before a person can press.
     person.restore()
     person.restore()
     person.click("Cancel", person.run(2, "waiting", "running"))
