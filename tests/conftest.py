@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 import skimage.data
 import torch
+from PIL import Image
 from torch import Tensor
 
 import pnpladmm as pl
 import scale_cases
 from dataset_cases import good_things, write_coco
+from estimate_cases import Guess
 from pnpladmm import cli
 from pnpladmm import deepinv as adapter
+from pnpladmm.estimate import WAYS
 from pnpladmm.scale import restore_large
 
 Run = Callable[..., tuple[int, str, str]]
@@ -90,6 +93,37 @@ def expected(scene: Path) -> np.ndarray:
     restore_large(scale_cases.settings(scene, "in.zarr"), scene / "expected.zarr", side=192)
     found: np.ndarray = zarr.open(scene / "expected.zarr/0", mode="r")[:]
     return found
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """So small transforms gain nothing from threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def guess() -> Iterator[None]:
+    """A way to estimate a blur by the name `guess`."""
+    WAYS.register("guess")(Guess)
+    yield
+    del WAYS._things["guess"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Pictures and blurs for the tests of what is lost."""
+    pixels = np.tile(np.kron([[40, 200], [180, 60]], np.ones((8, 8))), (2, 2)).astype(np.uint8)
+    for name in ("a.png", "b.png", "mask.png"):
+        Image.fromarray(pixels if name != "mask.png" else 0 * pixels).save(tmp_path / name)
+    psf = np.zeros((5, 5), np.uint8)
+    psf[1:4, 2] = 100
+    Image.fromarray(psf).save(tmp_path / "psf.png")
+    np.save(tmp_path / "kernel.npy", psf.astype(float))
+    (tmp_path / "blur.yaml").write_text("background:\n  kernel: kernel.npy\n")
+    return tmp_path
 
 
 def dense(operator: pl.LinearOperator, shape: tuple[int, int, int, int]) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,8 @@ from pnpladmm.restoration.counts import MOST_STEPS, steps_for
 from pnpladmm.workshop.bench.glow_scenes import bead_psf, glow
 from pnpladmm.workshop.bench.microscopy import _by_rival, _scores
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 STEPS = "steps of Richardson-Lucy on the counts"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """So small transforms gain nothing from threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def recorded(photons: float, seed: int = 1) -> torch.Tensor:

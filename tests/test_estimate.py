@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,27 +9,12 @@ import pytest
 import torch
 
 import pnpladmm as pl
-from pnpladmm.blur import Estimate, Table, gaussian
-from pnpladmm.estimate import WAYS, Scene, Tell, Way, way_given
+from estimate_cases import Guess
+from pnpladmm.blur import Estimate, gaussian
+from pnpladmm.estimate import way_given
 from pnpladmm.estimate.scene import read_pages
 
-
-@dataclass(frozen=True)
-class Guess(Way):
-    width: float = 1.0
-
-    def estimate(self, scene: Scene, tell: Tell) -> pl.Blur:
-        tell("guessing", 0.5)
-        kernel = gaussian(self.width)
-        found = Estimate("guess", 1.5, 0.1, [[3.0, 4.0]], [0.25], ("seen nothing",), {"rows": Table(("a",), ((1,),))})
-        return pl.Blur(kernel[None], torch.ones(1, *scene.size), uncertainty=0.2, estimate=found)
-
-
-@pytest.fixture(autouse=True)
-def guess() -> Iterator[None]:
-    WAYS.register("guess")(Guess)
-    yield
-    del WAYS._things["guess"]
+pytestmark = pytest.mark.usefixtures("guess")
 
 
 def test_a_way_gets_its_options_and_tells_its_steps() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -12,17 +10,9 @@ import pnpladmm as pl
 from pnpladmm.restoration.hidden_stars import hidden_stars
 from pnpladmm.workshop.bench.star_scenes import SKY, WHITE, Scene, make_scene
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 NOTE = "fitted as points to the wings"
 STARS = np.array([[31.3, 30.8, 2.5e6], [62.6, 61.2, 3.4e6], [30.0, 66.5, 4e4]])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """So small transforms gain nothing from threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def frame(galaxies: np.ndarray | None = None) -> Scene:

@@ -10,10 +10,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from PIL import Image
 
 import pnpladmm as pl
 from conftest import Run
+from lost_cases import FEW, refuses
 from pnpladmm import jobs
 from pnpladmm.blur import read_blur
 from pnpladmm.files import check_writable, replacing, write_bytes
@@ -21,38 +21,6 @@ from pnpladmm.jobs import Job
 from pnpladmm.jobs.files import was_done
 from pnpladmm.locks import Busy, only_writer_of
 from pnpladmm.workshop.experiments.store import Store
-
-FEW = ("--noise", "3", "--denoiser", "tv", "--iterations", "2")
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    pixels = np.tile(np.kron([[40, 200], [180, 60]], np.ones((8, 8))), (2, 2)).astype(np.uint8)
-    for name in ("a.png", "b.png", "mask.png"):
-        Image.fromarray(pixels if name != "mask.png" else 0 * pixels).save(tmp_path / name)
-    psf = np.zeros((5, 5), np.uint8)
-    psf[1:4, 2] = 100
-    Image.fromarray(psf).save(tmp_path / "psf.png")
-    np.save(tmp_path / "kernel.npy", psf.astype(float))
-    (tmp_path / "blur.yaml").write_text("background:\n  kernel: kernel.npy\n")
-    return tmp_path
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def refuses(run: Run, folder: Path, *arguments: str) -> str:
-    """Run a command that must fail in one line and leave every file as it was."""
-    before = contents(folder)
-    code, _, err = run(*arguments)
-    assert code in (1, 2), err
-    assert contents(folder) == before
-    lines = [line for line in err.splitlines() if line.strip()]
-    assert len(lines) == 1, err
-    assert len(lines[0]) <= 320
-    return lines[0]
-
 
 # ---- outputs and inputs
 

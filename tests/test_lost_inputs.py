@@ -12,14 +12,14 @@ import tifffile
 
 import pnpladmm as pl
 from conftest import Run
+from lost_cases import FEW, contents, refuses
 from pnpladmm.blur_jobs import run_estimate
 from pnpladmm.locks import only_writer_of
-from test_estimate import guess  # noqa: F401
-from test_lost_data import FEW, contents, files, refuses  # noqa: F401
 
 
+@pytest.mark.usefixtures("guess")
 @pytest.mark.parametrize("name", ["b.npz", "b.rows.csv"])
-def test_estimate_writes_over_no_input(name: str, files: Path, guess: None) -> None:  # noqa: F811
+def test_estimate_writes_over_no_input(name: str, files: Path) -> None:
     """Neither the blur nor its tables."""
     os.link(files / "a.png", files / name)
     before = contents(files)
@@ -29,7 +29,7 @@ def test_estimate_writes_over_no_input(name: str, files: Path, guess: None) -> N
     run_estimate(files / name, files / "c.npz", "guess")
 
 
-def test_estimates_read_no_pipes(run: Run, files: Path) -> None:  # noqa: F811
+def test_estimates_read_no_pipes(run: Run, files: Path) -> None:
     os.mkfifo(files / "pipe.csv")
     for way in ("--points", "--sharp", "--parametric"):
         assert "device or a pipe" in refuses(run, files, "estimate", "a.png", way, "pipe.csv", "-o", "b.npz")
@@ -37,7 +37,7 @@ def test_estimates_read_no_pipes(run: Run, files: Path) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("suffix", [".tif", ".npy"])
-def test_a_restoration_in_parts_writes_over_no_input(suffix: str, run: Run, files: Path) -> None:  # noqa: F811
+def test_a_restoration_in_parts_writes_over_no_input(suffix: str, run: Run, files: Path) -> None:
     pixels = np.full((40, 50), 9, np.uint16)
     tifffile.imwrite(files / "y.tif", pixels)
     np.save(files / "y.npy", pixels)
@@ -46,7 +46,7 @@ def test_a_restoration_in_parts_writes_over_no_input(suffix: str, run: Run, file
         assert "would overwrite" in refuses(run, files, *given)
 
 
-def test_what_is_done_keeps_no_lock(run: Run, files: Path) -> None:  # noqa: F811
+def test_what_is_done_keeps_no_lock(run: Run, files: Path) -> None:
     """A process that was killed at its very end leaves one; the next one skips the picture."""
     given = ("restore", "a.png", "b.png", "-b", "psf.png", "-o", "out", *FEW)
     assert run(*given)[0] == 0
@@ -63,7 +63,7 @@ def test_what_is_done_keeps_no_lock(run: Run, files: Path) -> None:  # noqa: F81
 def test_a_picture_without_its_report_is_not_done(
     moment: str,
     run: Run,
-    files: Path,  # noqa: F811
+    files: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def killed(*_: object, **__: object) -> None:
@@ -79,7 +79,7 @@ def test_a_picture_without_its_report_is_not_done(
 
 
 @pytest.mark.parametrize("field", ["picture", "blur", "mask", "denoiser"])
-def test_job_files_name_no_pipes(field: str, run: Run, files: Path) -> None:  # noqa: F811
+def test_job_files_name_no_pipes(field: str, run: Run, files: Path) -> None:
     """A pipe beside the job file; or with `--trust` a device."""
     os.mkfifo(files / "pipe.npy")
     given = {"picture": "a.png", "blur": "psf.png", "output": "x.png", "noise": 3.0, "denoiser": "tv"}
