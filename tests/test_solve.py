@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from contextlib import nullcontext
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pnpladmm as pl
 from conftest import picture, positive_blur, small_problem
 from pnpladmm.denoisers import SoftThreshold, Tikhonov
 from pnpladmm.metrics import psnr
-from pnpladmm.solvers import Method, Progress, Workspace, annealed
+from pnpladmm.solvers import Method, Progress, Workspace
 from pnpladmm.solvers.annealed import AnnealedState
 
 SIGMA = 0.05
@@ -244,74 +243,6 @@ def test_float32_runs_in_float32() -> None:
     assert result.image.dtype == torch.float32
     expected = pl.solve(problem, METHODS["ladmm"], 20, 0).image
     torch.testing.assert_close(result.image.double(), expected, atol=1e-5, rtol=0)
-
-
-def test_the_annealed_schedule_falls_to_sigma_d_and_ends() -> None:
-    problem, _ = small_problem()
-    seen: list[float] = []
-
-    def note(v: Tensor, sigma: Tensor) -> Tensor:
-        seen.append(float(sigma))
-        return SoftThreshold()(v, sigma)
-
-    result = pl.solve(problem, pl.Annealed(note, 2 / 255, calls=6))
-    assert result.status is pl.Status.FINISHED
-    assert seen[0] == pytest.approx(49 / 255)
-    assert seen[-1] == pytest.approx(2 / 255)
-    ratios = [b / a for a, b in pairwise(seen)]
-    assert ratios == pytest.approx([ratios[0]] * 5)
-
-
-def test_an_annealed_data_step_solves_its_system() -> None:
-    problem, _ = small_problem()
-    method = pl.Annealed(pl.load_denoiser("identity"), 0.02, mu=0.7, calls=4, cg_iterations=500, cg_tolerance=1e-13)
-    start = method.init(problem)
-    z = method.step(problem, start).z
-    a = 0.7 / float(method.sigma_at(0)) ** 2
-    H, y = problem.operator, problem.observed
-    left = H.adjoint(H.forward(z)) / SIGMA**2 + a * z
-    right = H.adjoint(y) / SIGMA**2 + a * start.x
-    torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
-
-
-def test_annealed_calls_see_all_eight_orientations() -> None:
-    """A denoiser that marks a corner and an edge: over eight calls every orientation comes once, and goes back."""
-    problem, _ = small_problem()
-    seen: list[Tensor] = []
-
-    def mark(v: Tensor, _sigma: Tensor) -> Tensor:
-        seen.append(v)
-        return v
-
-    state = pl.Annealed(mark, 0.02, calls=9).init(problem)
-    marked = torch.arange(6.0).reshape(1, 1, 2, 3)
-    turned = [annealed.turn(marked, k) for k in range(8)]
-    assert len({(t.shape, tuple(t.flatten().tolist())) for t in turned}) == 8
-    for k, t in enumerate(turned):
-        torch.testing.assert_close(annealed.turn_back(t, k), marked)
-    method = pl.Annealed(mark, 0.02, calls=9)
-    for k in range(9):
-        state = method.step(problem, state)
-        torch.testing.assert_close(state.x, state.z)  # the identity in any orientation
-        torch.testing.assert_close(annealed.turn_back(seen[-1], k), state.z)
-
-
-def test_annealed_extrapolates_from_the_second_call_on() -> None:
-    problem, _ = small_problem()
-    method = pl.Annealed(pl.load_denoiser("identity"), 0.02, calls=4, extrapolation=0.5)
-    first = method.step(problem, method.init(problem))
-    torch.testing.assert_close(first.x, first.z)
-    second = method.step(problem, first)
-    torch.testing.assert_close(second.x, second.z + 0.5 * (second.z - first.z))
-
-
-def test_a_bent_schedule_falls_late() -> None:
-    even, late = (pl.Annealed(pl.load_denoiser("identity"), 0.02, calls=5, bend=bend) for bend in (1.0, 2.0))
-    for k in range(5):
-        share = (k / 4) ** 2
-        assert float(late.sigma_at(k)) == pytest.approx(49 / 255 * (0.02 / (49 / 255)) ** share)
-    assert float(late.sigma_at(2)) > float(even.sigma_at(2))
-    assert float(late.sigma_at(4)) == float(even.sigma_at(4)) == pytest.approx(0.02)
 
 
 def test_without_record_the_picture_is_the_same_and_the_history_short() -> None:
