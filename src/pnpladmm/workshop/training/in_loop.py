@@ -42,7 +42,7 @@ from pnpladmm.workshop.training.unrolled import unrolled
 
 WEAKEST = 0.5
 """The weakest noise of the training pictures, of 255."""
-EVEN_IN_LOG = 0.6
+EVEN_IN_LOG = 0.75
 """Share of the steps whose noise level is even in its logarithm; that of the others is even in itself."""
 FLOOR = 0.05
 FIRST_SHARE = 0.65

@@ -24,8 +24,8 @@ from pnpladmm.workshop.training.random_kernels import LARGEST, KernelBank
 
 REACHES, REACH_SHARES = (4, 8, 12, 16, 20), (0.08, 0.14, 0.16, 0.42, 0.20)
 """The kernels of a batch have at most one of these reaches (9x9 to 41x41 pixels), with these shares."""
-COUNT_SHARES = (0.20, 0.17, 0.16, 0.16, 0.16, 0.05, 0.05, 0.05)
-"""Shares of the pictures with 1 to 8 kernels."""
+COUNT_SHARES = (0.34, 0.15, 0.14, 0.12, 0.13, 0.04, 0.04, 0.04)
+"""Shares of the pictures with 1 to 8 kernels. One kernel for the whole picture is what users have most often."""
 CIRCULAR_SHARE = 0.55
 """Share of the batches with a circular border; the others have an unknown one."""
 WEIGHTS_FIRST_SHARE = 0.2
