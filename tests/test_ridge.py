@@ -23,6 +23,7 @@ from pnpladmm.denoisers.loading import load_network
 from pnpladmm.denoisers.ridge import KNOTS, LEVELS, extended, folded, slopes_of, spline_and_energy, spline_table
 from pnpladmm.denoisers.shipped import weight_files
 from pnpladmm.tensor_files import read_tensors, write_tensors
+from pnpladmm.workshop.training import scenes
 from pnpladmm.workshop.training.loop import train
 from pnpladmm.workshop.training.plan import Plan
 
@@ -246,9 +247,9 @@ def test_training_writes_weights_that_hold(tmp_path: Path) -> None:
         log_steps=2, learning_rate=0.05, checkpoint_seconds=1e-9,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "FORWARD", 3)
-        patch.setattr(training, "BACKWARD", 2)
-        patch.setattr(training, "KERNELS", 32)
+        patch.setattr(training.RidgeTraining, "forward_steps", 3)
+        patch.setattr(training.RidgeTraining, "backward_steps", 2)
+        patch.setattr(scenes, "KERNELS", 32)
         card = train(plan)
     assert card["curvature"][1] <= 1
     assert set(card["learned_settings"]) == {"1", "10", "20", "40"}
@@ -261,8 +262,8 @@ def test_training_in_the_loop_has_the_gradient_of_the_fixed_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 24), dtype=np.uint8)).save(tmp_path / "a.png")
-    monkeypatch.setattr(training, "FORWARD", 150)
-    monkeypatch.setattr(training, "BACKWARD", 150)
+    monkeypatch.setattr(training.RidgeTraining, "forward_steps", 150)
+    monkeypatch.setattr(training.RidgeTraining, "backward_steps", 150)
     plan = Plan(tmp_path, tmp_path / "w.safetensors", network="ridge", steps=1, crop=24, widths=(2,), channels=1)
     loop = training.RidgeTraining(plan)
     net = loop.ridge.double()

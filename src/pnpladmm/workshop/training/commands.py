@@ -118,6 +118,9 @@ def run(
     penalty_begin: Annotated[
         float, _penalty("Share of the budget before the penalty starts.", "--penalty-from")
     ] = Penalty.begin,
+    scenes_from: Annotated[
+        float, _penalty("Share of the budget before training on certified runs starts.")
+    ] = Plan.scenes_from,
 ) -> None:
     """Train a denoiser on a folder of pictures. Give --minutes, --steps or both; a killed training is resumed."""
     given = dict(locals())  # the names above are the fields of Plan, and with `penalty_` those of Penalty

@@ -13,6 +13,8 @@ squared error does not ask for. The condition is about the largest `lambda` over
 a pool in which bad points stay (points.py). At each visit a few products with the Hessian improve `u`, starting from
 the last visit's.
 
+With `scenes_from` a part of the steps also has the loss of scenes.py, the error at which certified runs end.
+
 The lower end (`end = -1`, `bound = growth`, if the plan has a growth) determines how soon a run settles. Where
 `lambda < 0`, `D` amplifies differences along `u`. In a restored picture only the data work against it, and where the
 blur has erased the picture they are weak: whole pictures were lost (docs/reference/proof.md).
@@ -26,10 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
@@ -37,9 +40,9 @@ from pnpladmm.denoisers.ritz import largest_eigenvalue
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.workshop.training import points
 from pnpladmm.workshop.training.evaluate import curvature_table
-from pnpladmm.workshop.training.loop import Training
 from pnpladmm.workshop.training.plan import Plan
 from pnpladmm.workshop.training.points import SIGMA_MIN, PointPool
+from pnpladmm.workshop.training.scenes import Gradient, SceneTraining
 from pnpladmm.workshop.training.schedule import expected_error
 
 PRODUCTS = 8
@@ -48,11 +51,22 @@ CURVATURE_WEIGHT = 1e-6
 """Weight of the eigenvalues themselves in the loss: too little for the network, but it gives points below the bound,
 whose penalty is 0, the gradient along which they climb."""
 
+SCENES_EVERY, SCENES_WEIGHT = 4, 1.0
+"""Steps from one batch of scenes to the next, and the weight of its loss."""
 
-class GradientStepTraining(Training):
+
+class GradientStepTraining(SceneTraining):
     """A training of `SmoothUNet` for `D = Id - grad g`."""
 
     mirrored = False  # padded by zeros instead, with a noise map of 0 (docs/reference/proof.md)
+    # As tuned for earlier weights.
+    first_settings: ClassVar[tuple[tuple[float, ...], ...]] = (
+        (3.0, 3.0, 2.2, 1.5, 1.05, 0.75, 0.6, 0.55),
+        (0.04, 0.05, 0.12, 0.25, 0.42, 0.6, 0.85, 0.92),
+    )
+    forward_steps: ClassVar[int] = 32
+    backward_steps: ClassVar[int] = 10
+    least_noise: ClassVar[float] = 3.0  # below, so few iterations do not arrive
 
     def __init__(self, plan: Plan) -> None:
         """As every training, with a pool of points; `extra` holds it, so that it is part of the checkpoint."""
@@ -91,8 +105,33 @@ class GradientStepTraining(Training):
         error = error / (clean.shape[1] * inside.sum((1, 2, 3)))
         return (error / expected_error(sigma)).mean()
 
+    def _loss_of_step(self) -> Tensor:
+        """The squared error, and in some steps that of restored scenes."""
+        loss = super()._loss_of_step()
+        if self.share < self.plan.scenes_from or self.step % SCENES_EVERY:
+            return loss
+        return loss + SCENES_WEIGHT * self.loss_of_scenes(self.step // SCENES_EVERY)
+
+    def held_gradient(self, sigma: Tensor) -> Gradient:
+        """Weights need not be held: who asks takes derivatives in the picture alone."""
+        return self.learning_gradient(sigma)
+
+    def learning_gradient(self, sigma: Tensor) -> Gradient:
+        """Pictures are extended by 0 to the stride, as the denoiser does."""
+
+        def gradient(v: Tensor) -> Tensor:
+            high, wide = v.shape[-2:]
+            ends = (0, -wide % self.smooth.stride, 0, -high % self.smooth.stride)
+            inside = functional.pad(torch.ones_like(v[:1, :1]), ends)
+            level = sigma.clamp_min(SIGMA_MIN)
+            here = self.smooth.linearise(functional.pad(v, ends), level, inside, dtype=self._dtype)
+            return here.gradient[..., :high, :wide]
+
+        return gradient
+
     def _add_gradients(self) -> None:
-        """Add the gradients of the penalty, and move the points on."""
+        """Add the gradients of the penalty, and move the points on; the step of the settings."""
+        self.move_settings()
         penalty, pool = self.plan.penalty, self.extra
         if penalty.weight == 0 or self.step % penalty.every or self.share < penalty.begin:
             return
@@ -131,6 +170,9 @@ class GradientStepTraining(Training):
             if len(values):
                 where, extreme = ("in the pool", "at most") if end > 0 else ("at points with little noise", "at least")
                 note += f"  lambda {where} {end * values.mean():.3f}, {extreme} {end * values.max():.3f}"
+        if self.plan.scenes_from < 1:
+            told, gamma = (value.detach() for value in self.settings_at(10 / 255))
+            note += f"  at noise 10: sigma_d {10 * float(told):.3g}, relaxation {float(gamma):.3g}"
         return note + self._eigenvalues_in_pictures
 
     def _validate(self) -> dict[str, float]:
@@ -157,4 +199,8 @@ class GradientStepTraining(Training):
         if penalty.growth is not None:
             settings |= {"growth": penalty.growth, "lower": points.LOWER_SHARE, "calm": points.LOWER_NOISE_MAX}
         loss = "squared error, weighted by the noise level alone; penalty on the ends of the Hessian's spectrum"
-        return super().card() | {"loss": loss, "penalty": settings, "relaxation": float(self.smooth.relaxation)}
+        card = super().card() | {"loss": loss, "penalty": settings, "relaxation": float(self.smooth.relaxation)}
+        if plan.scenes_from < 1:
+            scenes = {"from": plan.scenes_from, "every": SCENES_EVERY, "weight": SCENES_WEIGHT}
+            card |= {"scenes": scenes, "learned_settings": self.learned_settings()}
+        return card

@@ -85,6 +85,9 @@ class Plan:
     data_note: str = ""
     penalty: Penalty = field(default_factory=Penalty)
     """Used for gradient steps only."""
+    scenes_from: float = 1.0
+    """Share of the budget after which a gradient step is also trained on the pictures at which certified runs end
+    (scenes.py)."""
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.steps is None:
@@ -96,7 +99,7 @@ class Plan:
             raise InputError(f"scales = {self.scales}: give numbers above 0 and up to 1")
         if self.channels not in (1, 3):
             raise InputError(f"channels = {self.channels}: give 1 (grey) or 3 (colour)")
-        for name in ("weak_noise", "soft_chroma"):
+        for name in ("weak_noise", "soft_chroma", "scenes_from"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} = {getattr(self, name)}: give a share between 0 and 1")
         if self.soft_chroma and self.channels == 1:

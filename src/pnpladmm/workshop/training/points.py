@@ -46,7 +46,9 @@ STEP_SHARE = 0.3
 VISITS, VISITS_BEYOND = 10, 20
 """Most visits of a point, and of one whose eigenvalue is beyond the bound by the margin or more."""
 VISITS_FAR_BELOW = 2
-"""Visits of a point whose eigenvalue is below the bound by more than the margin: too far to climb."""
+"""Visits of a point whose eigenvalue is far below the bound: too far to climb."""
+FAR_BELOW = 0.04
+"""How far. Not the margin: at the second visit eigenvectors are not known to a margin of 0.02."""
 CLIMB = 2.0
 """Norm of the change of a point at each visit, in units of its noise level."""
 EIGENVALUE_MAX = 1e3
@@ -125,7 +127,7 @@ class PointPool:
         bound, margin, v = self.bound(points), self.penalty.margin, points["v"]
         curvature, visits = points["curvature"], points["visits"] + 1
         beyond = curvature >= bound + margin
-        far_below = (curvature < bound - margin) & (visits >= VISITS_FAR_BELOW)
+        far_below = (curvature < bound - FAR_BELOW) & (visits >= VISITS_FAR_BELOW)
         old = visits >= torch.where(beyond, VISITS_BEYOND, VISITS)
         # Not `> EIGENVALUE_MAX`, which is false for NaN.
         invalid = ~(curvature.abs() <= EIGENVALUE_MAX) | ~torch.isfinite(uphill).flatten(1).all(1)

@@ -1,0 +1,100 @@
+"""Training of gradient steps on the pictures at which certified runs end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+import pnpladmm as pl
+from gradient_step_cases import network
+from pnpladmm.tensors import InputError
+from pnpladmm.workshop.training import scenes
+from pnpladmm.workshop.training.checkpoint import write_weights
+from pnpladmm.workshop.training.gradient_step import GradientStepTraining
+from pnpladmm.workshop.training.loop import train
+from pnpladmm.workshop.training.plan import Penalty, Plan
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 48), dtype=np.uint8)).save(tmp_path / "a.png")
+    write_weights(tmp_path / "start.safetensors", network(curvature=0.8).float().state_dict(), {})
+    return Plan(
+        tmp_path, tmp_path / "w.safetensors", network="prox-drunet", channels=1, steps=5, batch=4, crop=24,
+        start=tmp_path / "start.safetensors", log_steps=5, learning_rate=1e-3, scenes_from=0.0,
+        penalty=Penalty(points=2, side=24, every=3, begin=0.0),
+    )  # fmt: skip
+
+
+def test_the_gradient_is_that_of_the_fixed_point(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a picture whose sides are no multiples of the stride."""
+    monkeypatch.setattr(GradientStepTraining, "forward_steps", 400)
+    monkeypatch.setattr(GradientStepTraining, "backward_steps", 400)
+    loop = GradientStepTraining(plan)
+    loop.network.double()
+    monkeypatch.setattr(GradientStepTraining, "_dtype", torch.float64)
+    loop.schedule.data = loop.schedule.data.double()
+    kernel = torch.tensor([[0.0, 0.1, 0.0], [0.2, 0.5, 0.1], [0.0, 0.1, 0.0]], dtype=torch.float64)
+    blur = pl.SpatiallyVaryingBlur(kernel[None], torch.ones(1, 9, 10, dtype=torch.float64))
+    problem = pl.Problem(blur.forward(0.3 * normal(1, 1, 9, 10)), blur, pl.Gaussian(0.1))
+    towards = normal(1, 1, 9, 10, seed=3)
+
+    def value() -> float:
+        with torch.no_grad():
+            return float((loop._fixed_point(problem, 0.1)[0] * towards).sum())
+
+    found, step = loop._fixed_point(problem, 0.1)
+    assert float((step(found, False) - found).abs().max()) < 1e-7
+    useful = (loop._adjoint(step, found, towards) * step(found, True)).sum()
+    weights = dict(loop.smooth.named_parameters())
+    parameters = [weights["entry.weight"], weights["body.0.outer.weight"], loop.schedule]
+    for parameter, slope in zip(parameters, torch.autograd.grad(useful, parameters), strict=True):
+        direction = normal(*parameter.shape, seed=4)
+        values = []
+        for sign in (1, -2):
+            parameter.data += sign * 1e-6 * direction
+            values.append(value())
+        parameter.data += 1e-6 * direction
+        assert (values[0] - values[1]) / 2e-6 == pytest.approx(float((slope * direction).sum()), rel=1e-4)
+
+
+def test_a_training_moves_weights_and_settings_and_is_resumed(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GradientStepTraining, "forward_steps", 3)
+    monkeypatch.setattr(GradientStepTraining, "backward_steps", 2)
+    monkeypatch.setattr(scenes, "KERNELS", 32)
+    first = GradientStepTraining(plan)
+    began = first.schedule.detach().clone()
+    seen: list[str] = []
+    card = first.run(lambda progress: seen.append(str(progress)))
+    assert "at noise 10: sigma_d" in seen[-1]
+    assert card["learned_settings"]["10"]["sigma_d"] == pytest.approx(10, rel=0.2)
+    assert not torch.equal(first.schedule, began)
+    resumed = GradientStepTraining(replace(plan, steps=6))
+    assert torch.equal(resumed.schedule, first.schedule)
+    assert torch.equal(resumed.extra["v"], first.extra["v"])
+    assert "learned_settings" not in train(replace(plan, resume=False, scenes_from=1.0))
+    with pytest.raises(InputError, match="scenes_from = 2"):
+        replace(plan, scenes_from=2.0)
+
+
+def test_scenes_that_grow_beyond_all_numbers_count_for_nothing(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GradientStepTraining, "forward_steps", 60)
+    monkeypatch.setattr(GradientStepTraining, "backward_steps", 2)
+    monkeypatch.setattr(scenes, "KERNELS", 32)
+    loop = GradientStepTraining(plan)
+    with torch.no_grad():
+        loop.smooth.exit.weight *= 300
+    loss = loop.loss_of_scenes(0)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [p.grad for p in loop.smooth.parameters() if p.grad is not None]
+    assert all(bool((g == 0).all()) for g in gradients)
