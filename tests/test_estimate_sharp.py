@@ -11,6 +11,11 @@ import torch
 
 import pnpladmm as pl
 from pnpladmm.blur import Blur, common_size, gaussian, motion
+from pnpladmm.estimate.kernel_fields import Field, convolved
+from pnpladmm.estimate.kernel_fit import PRIORS
+from pnpladmm.estimate.outlines import fit_outlines, trusted
+from pnpladmm.estimate.pair import Pair
+from pnpladmm.estimate.regions import with_seams
 
 NOISE = 2 / 255
 
@@ -48,6 +53,17 @@ def error(blur: Blur, place: tuple[int, int], true: np.ndarray) -> float:
     return float(np.linalg.norm(padded(found, 41) - true) / np.linalg.norm(true))
 
 
+def test_a_given_saturation_holds_for_the_sharp_picture_too() -> None:
+    sharp = scene().astype(np.float32)
+    sharp[40:45, 60:65] = 1.0  # so many pixels of the largest value look like a limit
+    blurred = shown(sharp, Blur(hooked()[None], torch.ones(1, *sharp.shape)))
+    pixels = [
+        int(next(n for n in blur.notes if n.startswith("one kernel")).split()[-2])
+        for blur in (pl.estimate_blur(blurred, "sharp", sharp=sharp, saturation=s, field="one") for s in (None, 2.0))
+    ]
+    assert pixels[0] < 0.99 * pixels[1]
+
+
 def test_one_kernel_the_right_way_round() -> None:
     sharp = scene()
     blur = pl.estimate_blur(shown(sharp, Blur(hooked()[None], torch.ones(1, *sharp.shape))), "sharp", sharp=sharp)
@@ -83,6 +99,35 @@ def test_regions_are_found() -> None:
     found = blur.weights[np.argmax(blur.weights[:, 55, 30].numpy())].numpy()
     assert np.abs(found - left)[:, np.abs(np.arange(140) - 64.5) > 12].max() < 0.2
     assert any("squared residual" in note for note in blur.notes)
+
+
+def test_outlines_are_found_to_the_pixel() -> None:
+    sharp = scene()
+    size = sharp.shape
+    rows, columns = np.mgrid[: size[0], : size[1]]
+    kernels = common_size([motion(9, 30), gaussian(1.2)]).numpy()
+    regions = [(rows - 55) ** 2 + (columns - x) ** 2 < 30**2 for x in (70, 76)]  # the true one, and one that is off
+    true, off = (with_seams(np.stack([r, ~r]).astype(float), kernels) for r in regions)
+    clean = sum(u * convolved(sharp, k) for u, k in zip(true, kernels, strict=True))
+    blurred = clean + NOISE * np.random.default_rng(2).standard_normal(size)
+    known = np.ones(size, bool)
+    pair = Pair(sharp, blurred, known, known, NOISE, len(kernels[0]), (0, 0), 1.0, 0.0)
+    _, found = fit_outlines(pair, Field("2 regions", kernels, off, np.zeros((2, 2)), PRIORS[0]), off)
+    inside = pair.usable()
+    assert np.abs(off - true)[:, inside].mean() > 0.04
+    assert np.abs(found - true)[:, inside].mean() < 0.01
+    np.testing.assert_allclose(found.sum(0), 1, rtol=1e-12)
+
+
+def test_light_from_beyond_the_picture_counts_less() -> None:
+    sharp = scene()
+    known = np.ones(sharp.shape, bool)
+    pair = Pair(sharp, sharp, known, known, NOISE, 9, (0, 0), 1.0, 0.0)
+    left = np.zeros((9, 9))
+    left[4, 8] = 1  # y(n) = x(n - 4): the first four columns are lit from beyond
+    found = trusted(pair, Field("one", left[None], np.ones((1, *sharp.shape)), np.zeros((1, 2)), PRIORS[0]))
+    assert found[:, :4].max() < 0.1
+    assert found[:, 4:].min() > 0.999
 
 
 def test_a_region_that_was_not_found_counts_in_the_stated_error() -> None:

@@ -35,6 +35,8 @@ class Scene:
     saturated: Array
     linear: bool = False
     """The pixels are linear light."""
+    saturation: float | None = None
+    """The value from which pixels are saturated, as the user gave it; it holds for other pictures of the scene too."""
     device: torch.device | str = "cpu"
     """Where ways that compute with torch do so."""
 
@@ -69,7 +71,8 @@ def read_pages(picture: PictureLike, axes: str | None, linear: bool, saturation:
     limit = _limit(whole, saturation)
     shown = whole.to_linear() if linear else whole
     dead = given.dead
-    return [replace(_scene(whole, shown, i, limit, dead), linear=linear) for i in range(len(whole.pixels))]
+    pages = (_scene(whole, shown, i, limit, dead) for i in range(len(whole.pixels)))
+    return [replace(page, linear=linear, saturation=saturation) for page in pages]
 
 
 def _scene(whole: Picture, shown: Picture, page: int, limit: float | None, dead: Tensor | None) -> Scene:

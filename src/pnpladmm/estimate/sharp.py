@@ -20,12 +20,12 @@ from pnpladmm.estimate.kernel_fields import (
     grid_of_kernels,
     left_over,
     one_kernel,
-    regions_of_kernels,
     typical_error,
     unexplained,
 )
 from pnpladmm.estimate.pair import Pair, brighter, match
 from pnpladmm.estimate.psf_field import blur_of_grid, lattice, places_of, uniform_blur
+from pnpladmm.estimate.regions import refined, regions_of_kernels
 from pnpladmm.estimate.scene import Scene, check_side, chosen_page, read_pages
 from pnpladmm.estimate.way import WAYS, Tell, Way
 from pnpladmm.estimate.words import listed, where
@@ -89,7 +89,7 @@ class Sharp(Way):
     def estimate(self, scene: Scene, tell: Tell) -> Blur:
         """The blur, with its error from two halves of the pixels."""
         tell("match", 0.0)
-        pages = read_pages(self.sharp, None, scene.linear, None)
+        pages = read_pages(self.sharp, None, scene.linear, scene.saturation)
         reference = chosen_page(pages, 0 if len(pages) == 1 else scene.page, pages[0].name)
         assert reference is not None  # a page was named
         pair = match(scene, reference, self.side)
@@ -102,7 +102,12 @@ class Sharp(Way):
         # What a kernel explains was no noise, however fine it looks.
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, start, ~seen)))
         field, tried = self._chosen(pair, seen, start, tell)
+        pair = replace(pair, noise=min(pair.noise, typical_error(pair, field, ~seen)))
         misfit = unexplained(pair, field, ~seen)
+        if len(field.kernels) > 1 and not field.apart:
+            tell("outlines", 0.8)
+            field = refined(pair, field)
+            misfit = unexplained(pair, field, pair.valid)
         tell("all pixels", 0.9)
         field, errors = finished(pair, seen, field)
         return _blur(scene, pair, field, errors, misfit, tried)
