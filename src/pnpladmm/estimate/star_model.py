@@ -24,6 +24,8 @@ FLOOR = 1e-3
 """Of the peak: where the profile is 0 the corrections may still be as large as this times `tau`."""
 SMOOTH = 0.33
 """FWHM: the distance over which corrections are smooth; optics and seeing make nothing finer."""
+SHAPE = 0.2
+"""By which the logarithm of the width, and the ellipticity, change from the middle to the border."""
 MOST_FUNCTIONS = 80
 """Of the corrections in each term."""
 
@@ -149,7 +151,7 @@ def fit_fields(
     design = terms.at(stars.places)
     from scipy.linalg import cho_factor, cho_solve  # slow to import
 
-    shape = fit_shape(stars, design)
+    shape = fit_shape(stars, design, terms)
     left = leftovers(stars, base_at(design @ shape, beta, stars.shift, side))
     count, size = design.shape[1], regression.basis.shape[1]
     right = design.T @ ((regression.weights * left.reshape(len(left), -1)) @ regression.basis)
@@ -159,17 +161,17 @@ def fit_fields(
     found = []
     for tau in taus:
         lifted = normal.copy()
-        lifted[np.diag_indices_from(lifted)] += 1 / tau**2
+        lifted[np.diag_indices_from(lifted)] += np.repeat(1 / (tau * terms.changes.clip(max=1)) ** 2, size)
         a = cho_solve(cho_factor(lifted, overwrite_a=True), right.ravel()).reshape(count, size)
         found.append(PsfField(terms, beta, shape, (a @ regression.basis.T).reshape(count, side, side)))
     return found
 
 
-def fit_shape(stars: Stars, design: Array) -> Array:
+def fit_shape(stars: Stars, design: Array, terms: Terms) -> Array:
     """Width and ellipticity over the field (T, 3); faint stars count less, bright ones not without limit."""
     error = stars.shape_error.max(1)
     spread = 1.4826 * np.median(np.abs(stars.shape - np.median(stars.shape, 0)), 0).max()
-    return regress(design, stars.shape, 1 / (error**2 + (0.2 * spread) ** 2 + 1e-8))
+    return regress(design, stars.shape, 1 / (error**2 + (0.2 * spread) ** 2 + 1e-8), SHAPE * terms.changes)
 
 
 def leftovers(stars: Stars, base: Array) -> Array:

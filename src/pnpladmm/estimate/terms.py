@@ -13,6 +13,8 @@ from pnpladmm.tensors import InputError
 
 FIELDS = ("auto", "one", "polynomial", "grid")
 DEGREES, GRIDS = (1, 2, 3), (2, 3)
+DECAY = 0.1
+"""The size of a polynomial of one degree more, relative to that of one less, from the second degree on."""
 PER_TERM = 3
 """Stars that a term must have at least."""
 
@@ -42,8 +44,26 @@ class Terms:
             )
             return np.einsum("jn,in->nji", y, x).reshape(len(places), -1)
         x, y = (2 * places[:, i] / max(n - 1, 1) - 1 for i, n in enumerate((width, height)))
+        from numpy.polynomial.legendre import legvander
+
+        of_x, of_y = legvander(x, self.order), legvander(y, self.order)
+        return np.stack([of_x[:, i] * of_y[:, j] for i, j in self._powers], 1)
+
+    @property
+    def changes(self) -> Array:
+        """How large each function's share (T,) may be, relative to that of the first degree: optics change slowly.
+
+        Infinite for the constant, and for the nodes of a grid.
+        """
+        if self.kind == "grid":
+            return np.full(self.count, np.inf)
+        return np.array([DECAY ** (i + j - 1) if i + j else np.inf for i, j in self._powers])
+
+    @property
+    def _powers(self) -> list[tuple[int, int]]:
+        """Of x and y, the constant first."""
         powers = [(i, j) for j in range(self.order + 1) for i in range(self.order + 1 - j)]
-        return np.stack([x**i * y**j for i, j in sorted(powers, key=sum)], 1)
+        return sorted(powers, key=sum)
 
     def __str__(self) -> str:
         """In words."""
@@ -69,12 +89,20 @@ def families(field: str, count: int, size: Size) -> list[Terms]:
     return sorted(possible, key=lambda t: t.count)
 
 
-def regress(design: Array, values: Array, weights: Array) -> Array:
-    """Coefficients (T, m) of weighted least squares for values (N, m), two times without outliers."""
+def regress(design: Array, values: Array, weights: Array, sizes: Array | float = np.inf) -> Array:
+    """Coefficients (T, m) of weighted least squares for values (N, m), two times without outliers.
+
+    Each is expected to be about as large as `sizes` (T,) says; infinite for no expectation.
+    """
+    expected = np.diag(np.broadcast_to(1 / np.asarray(sizes), design.shape[1]))
     kept = np.ones(len(values), bool)
     root = np.sqrt(weights)[:, None]
     for _ in range(3):
-        coefficients: Array = np.linalg.lstsq(root[kept] * design[kept], root[kept] * values[kept], rcond=1e-8)[0]
+        coefficients: Array = np.linalg.lstsq(
+            np.concatenate([root[kept] * design[kept], expected]),
+            np.concatenate([root[kept] * values[kept], np.zeros((len(expected), values.shape[1]))]),
+            rcond=1e-8,
+        )[0]
         off = np.abs(values - design @ coefficients) * root
         limit = 5 * 1.4826 * np.median(off, 0).clip(1e-300)
         new = (off <= limit).all(1)
