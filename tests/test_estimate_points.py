@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pnpladmm as pl
+from pnpladmm.estimate.terms import DECAY, Terms, regress
 from pnpladmm.workshop.bench.star_fields import StarField, random_stars
 
 pytest.importorskip("photutils")
@@ -43,6 +44,22 @@ def error(blur: pl.Blur, field: StarField, x: int, y: int) -> float:
 def reasons_of(blur: pl.Blur) -> dict[tuple[int, int], str]:
     assert blur.estimate is not None
     return {(round(row[0]), round(row[1])): row[-1] for row in blur.estimate.tables["points"].rows}
+
+
+def test_higher_terms_are_expected_to_be_smaller() -> None:
+    terms = Terms("polynomial", 3, (101, 101))
+    assert terms.changes[0] == np.inf
+    np.testing.assert_allclose(terms.changes[1:], [1, 1, *[DECAY] * 3, *[DECAY**2] * 4], rtol=1e-12)
+    rng = np.random.default_rng(0)
+    places, corner = rng.uniform(20, 80, (14, 2)), np.array([[0.0, 100.0]])
+    values, weights = 3 + 0.02 * rng.standard_normal((14, 1)), np.full(14, 1 / 0.02**2)
+    free, held = (
+        float((terms.at(corner) @ regress(terms.at(places), values, weights, sizes))[0, 0])
+        for sizes in (np.inf, 0.2 * terms.changes)
+    )
+    assert abs(held - 3) < 0.2 * abs(free - 3)
+    exact = regress(terms.at(places), (terms.at(places) @ np.arange(10.0))[:, None], np.ones(14))
+    np.testing.assert_allclose(exact[:, 0], np.arange(10.0), atol=1e-7)  # without expectations: least squares
 
 
 def test_the_psf_of_a_field_that_changes() -> None:

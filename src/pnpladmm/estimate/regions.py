@@ -10,7 +10,7 @@ import numpy as np
 from pnpladmm.blur.arrays import Array
 from pnpladmm.estimate.kernel_fields import FEWEST, WHILE_SEARCHING, Field, convolved, left_over, part, pixel_sums
 from pnpladmm.estimate.kernel_fit import Prior, fit_kernel
-from pnpladmm.estimate.outlines import fit_outlines
+from pnpladmm.estimate.outlines import STEPS, fit_outlines
 from pnpladmm.estimate.pair import Pair
 
 WHILE_ADAPTING = 16000
@@ -80,7 +80,7 @@ def refined(pair: Pair, field: Field) -> Field:
         soft = START * gaussian_filter(window.astype(float), SMOOTH)
         added = np.concatenate([shares * (1 - soft), soft[None]])
         more = replace(field, kernels=np.concatenate([field.kernels, new[None]]), weights=added)
-        more, added = _adapted(pair, more, added, [len(field.kernels)], 2)
+        more, added = _adapted(pair, more, added, [len(field.kernels)], 2, steps=STEPS // 2)
         gain = left_over(pair, field, pair.valid).sum() - left_over(pair, more, pair.valid).sum()
         if gain > WORTH:
             field, shares, failures = more, added, 0
@@ -90,15 +90,17 @@ def refined(pair: Pair, field: Field) -> Field:
     return replace(field, kind=f"{len(field.kernels)} regions", places=_middles(field.weights))
 
 
-def _adapted(pair: Pair, field: Field, shares: Array, changed: Sequence[int], passes: int) -> tuple[Field, Array]:
+def _adapted(
+    pair: Pair, field: Field, shares: Array, changed: Sequence[int], passes: int, steps: int = STEPS
+) -> tuple[Field, Array]:
     """Outlines and some of the kernels in turn: the field, and what belongs to each region (P, H, W)."""
     for _ in range(passes):
-        shares, weights = fit_outlines(pair, field, shares)
+        shares, weights = fit_outlines(pair, field, shares, steps)
         field = replace(field, weights=weights)
         for i in changed:
             kernel = fit_kernel(part(pair, field, i, pair.valid, WHILE_ADAPTING), pair.noise, field.prior)
             field = replace(field, kernels=np.concatenate([field.kernels[:i], kernel[None], field.kernels[i + 1 :]]))
-    shares, weights = fit_outlines(pair, field, shares)
+    shares, weights = fit_outlines(pair, field, shares, steps)
     return replace(field, weights=weights), shares
 
 

@@ -44,6 +44,8 @@ PATIENCE = 2
 """More regions in a row without a gain after which the search ends."""
 POINT = 0.3
 """Pixels: a kernel whose light lies closer to its centre (root mean square) is a point."""
+IN_COMMON = 1.5
+"""Errors of the kernels of regions, relative to those that two halves show: both have the outlines and the prior."""
 UNLIKE = 1.3
 """Residual over the noise from which the pictures differ by more than a blur."""
 AT_THE_RIM = 0.02
@@ -110,6 +112,8 @@ class Sharp(Way):
             misfit = unexplained(pair, field, pair.valid)
         tell("all pixels", 0.9)
         field, errors = finished(pair, seen, field)
+        if len(field.kernels) > 1 and not field.apart:
+            errors = IN_COMMON * errors
         return _blur(scene, pair, field, errors, misfit, tried)
 
     def _chosen(self, pair: Pair, seen: Array, start: Field, tell: Tell) -> tuple[Field, list[tuple[str, float]]]:
