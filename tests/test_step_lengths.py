@@ -7,11 +7,14 @@ import torch
 from torch import Tensor
 
 import pnpladmm as pl
+from pnpladmm.blur import gaussian
 from pnpladmm.operators.division import Division, partition
+from pnpladmm.operators.misfit import misfit, worst_places
 from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.pace import FILE, Pace, keep, kept
 from pnpladmm.solvers.side_by_side import Part, find_step_lengths
 from pnpladmm.solvers.step_lengths import descend_by
+from pnpladmm.tiling.fast import Whole
 from pnpladmm.tiling.geometry import plan_tiles
 from pnpladmm.tiling.samples import sample_places
 from pnpladmm.tiling.window import window_for_scene
@@ -130,16 +133,81 @@ def test_samples_stand_for_every_pixel_and_not_for_their_own_ends(size):
     assert sum(float(place.share.sum()) for place in round_trip) == pytest.approx(size[0] * size[1])
 
 
+def test_a_needed_point_is_in_the_middle_of_a_sample_unless_another_one_has_it():
+    grid = plan_tiles((1100, 900), 400, 64, 24)
+    usual = sample_places(grid)
+    places = sample_places(grid, needed=[(0.3, 0.3), (0.31, 0.3), (1.0, 0.65), (0.0, 0.0)])
+    assert len(places) == len(usual) + 2
+    inside, border = places[-2:]
+    assert inside.rows[0] + 64 < 330 < inside.rows[1] - 64
+    assert border.rows[1] == 1100
+    assert set(inside.share.unique().tolist()) == {0.0, 1.0}  # it stands for itself
+    assert sum(float(place.share.sum()) for place in places) == pytest.approx(1100 * 900)
+
+
+def sharp_in_a_corner() -> pl.SpatiallyVaryingBlur:
+    """Wide kernels, but for the right border in the middle."""
+    kernels = torch.stack([gaussian(width, 0, 17) for width in (2.4, 2.5, 2.6, 0.6)])
+    y, x = torch.meshgrid(torch.linspace(0, 1, 600), torch.linspace(0, 1, 400), indexing="ij")
+    sharp = torch.exp(-((y - 0.5) ** 2 + (x - 1) ** 2) / 0.005)
+    return pl.SpatiallyVaryingBlur(kernels, torch.stack([*3 * [(1 - sharp) / 3], sharp]), "unknown")
+
+
+def test_the_filters_fit_worst_where_a_kernel_is_much_sharper_than_the_others():
+    blur = sharp_in_a_corner()
+    weights = blur.weights[0, :, 0, ::12, ::12].double()
+    division = Division.of(weights)
+    regions = division.regions(weights).flatten(1).T
+    found = misfit(blur.kernels[0], division.gram, weights.flatten(1).T, regions).view(weights.shape[-2:])
+    assert float(found.amax()) > 5 * float(found.amin())
+    assert worst_places(found) == [pytest.approx((0.5, 1.0), abs=0.05)]
+    assert worst_places(torch.ones(5, 5)) == []
+
+
+def test_a_place_that_the_samples_do_not_see_does_not_lead_tiles_astray(monkeypatch):
+    monkeypatch.setattr("pnpladmm.solvers.step_lengths.ASTRAY", 1e9)  # no tile takes steps of its own
+    blur = sharp_in_a_corner()
+    x = torch.rand(1, 1, *blur.scene, generator=torch.Generator().manual_seed(0))
+    sigma = torch.tensor([0.004])
+    y = blur.forward(x) + 0.004 * torch.randn(1, 1, *blur.observed, generator=torch.Generator().manual_seed(1))
+    given = pl.Problem(y, blur, pl.Gaussian(sigma))
+    own = replace(pl.Annealed.for_noise(pl.load_denoiser("light"), given, sigma, calls=3), denoiser=smoothed)
+    grid = plan_tiles(blur.scene, 160, 24, 8)
+    paced = Whole(given, blur, own, 3, 0.0).paced(grid)
+    undivided = pl.solve(given, own, tolerance=0).image
+    together = paced.solve((0, blur.scene[0]), (0, blur.scene[1])).image
+    # The steps of the samples do as well as those of the whole picture.
+    fits = [float((y - blur.forward(one)).square().mean()) for one in (together, undivided)]
+    assert fits[0] == pytest.approx(fits[1], rel=0.01)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_filters_of_a_part_know_the_precision_of_the_whole(channels):
+    given = problem(1, channels)
+    p = torch.full((1, channels, *SIZE), 4.0, dtype=torch.float64)
+    p[..., : SIZE[1] // 2] = 0
+    p[:, -1, :8] = 0  # channels differ
+    whole = Whole(replace(given, data_term=pl.WeightedGaussian(p)), given.operator, method(given), 4, 0.0)
+    v = partition(given.operator.weights.double())[0][0, :, 0]
+    means = torch.einsum("qhw,chw->qc", v, p[0]) / v.sum((-2, -1))[:, None]
+    whole = replace(whole, division=whole._divided())
+    a = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    for rows, columns in (((0, 40), (0, 40)), ((16, 56), (24, 64))):
+        part = whole.problem_of(rows, columns)
+        filters = part.operator.preconditioner(part.precision_for("fast"), a).filters
+        torch.testing.assert_close(torch.stack([one.precision[0, 0, :, 0, 0] for one in filters]), means)
+
+
 def test_a_pace_is_kept_for_its_noise(tmp_path):
     decisions = Decisions((9, 9), 3, 1.0, 0.1, False, (0.0, 1.0), (3, 3))
-    given = Pace(
-        Division(1, torch.rand(1, 2, 2, dtype=torch.float64)), (torch.rand(4, 2, 1, 3), torch.rand(0, 2, 1, 3))
-    )
+    division = Division(1, torch.rand(1, 2, 2, dtype=torch.float64), precision=torch.rand(1, 1, 3, dtype=torch.float64))
+    given = Pace(division, (torch.rand(4, 2, 1, 3), torch.rand(0, 2, 1, 3)))
     given = replace(given, lengths=tuple(one.double() for one in given.lengths))
     keep(tmp_path, decisions, given)
     found = kept(tmp_path, decisions)
     assert found is not None
     torch.testing.assert_close(found.division.gram, given.division.gram, rtol=0, atol=0)
+    torch.testing.assert_close(found.division.precision, given.division.precision, rtol=0, atol=0)
     for one, other in zip(found.lengths, given.lengths, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert kept(tmp_path, replace(decisions, noise=0.2)) is None

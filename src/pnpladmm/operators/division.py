@@ -7,6 +7,7 @@ that are solved by themselves then have the filters of the whole.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +44,9 @@ class Division:
     size: Size = (1, 1)
     round_trip: bool = False
     """Does the picture go on at its other side?"""
+    precision: Tensor | None = None
+    """Of a part: the mean precision over each region of the whole, (B, Q, C) or (B, Q, 1), for its filters; None where
+    its own pixels decide. So tiles with many saturated pixels have the same filters as those with few."""
 
     @classmethod
     def of(cls, weights: Tensor) -> Division:
@@ -70,8 +74,11 @@ class Division:
     def part(self, rows: Span, columns: Span, size: Size, kernels: Tensor, round_trip: bool = False) -> Division:
         """The same for a part of a picture of this size that has only some of the kernels."""
         kernels = kernels.to(self.gram.device)
-        gram = self.gram[:, kernels][:, :, kernels]
-        return Division(self.tiles, gram if self.tiles else gram[kernels], rows, columns, size, round_trip)
+        gram, precision = self.gram[:, kernels][:, :, kernels], self.precision
+        if not self.tiles:  # each kernel is a region
+            gram = gram[kernels]
+            precision = None if precision is None else precision[:, kernels.to(precision.device)]
+        return Division(self.tiles, gram, rows, columns, size, round_trip, precision)
 
     def continued(self, maps: Tensor, kernel: Size) -> Tensor:
         """Maps (..., h, w) of the part's scene, where the part ends inside the picture continued from further inside.
@@ -111,6 +118,29 @@ def partition(weights: Tensor, known: tuple[Division, ...] | None = None) -> tup
         for v, gram in parts
     ]
     return torch.stack([v for v, _ in padded]).unsqueeze(2), torch.stack([gram for _, gram in padded])
+
+
+def precision_of(known: tuple[Division, ...] | None, regions: int) -> Tensor | None:
+    """The precision that is known of whole pictures, for so many regions, (B, Q, C); None where none is."""
+    given = [one.precision for one in known or () if one.precision is not None]
+    padded = [F.pad(one, (0, 0, 0, regions - one.shape[1])) for one in given]
+    return torch.cat(padded) if padded else None
+
+
+def mean_precision(regions: Sequence[Tensor], precisions: Sequence[Tensor], shares: Sequence[Tensor]) -> Tensor:
+    """The mean precision over each region, (B, Q, C), or (B, Q, 1) where all channels have the same.
+
+    It is that of parts of a picture, each with its regions (Q, h, w), its precision (B, C, h, w) and what its pixels
+    stand for, (h, w). Regions without any pixel get the mean over all of them. The result lies on the CPU.
+    """
+    alike = all(bool((p == p[:, :1]).all()) for p in precisions)
+    sums, sizes = torch.zeros(()), torch.zeros(())
+    for v, p, share in zip(regions, precisions, shares, strict=True):
+        own = (v * share.to(v)).double().cpu()
+        sums = sums + torch.einsum("qhw,bchw->bqc", own, (p[:, :1] if alike else p).double().cpu())
+        sizes = sizes + own.sum((-2, -1))[:, None]
+    overall = sums.sum(1, keepdim=True) / sizes.sum()
+    return torch.where(sizes > 0, sums / sizes.clamp_min(TINY), overall)
 
 
 def _segments(weights: Tensor, used: Tensor) -> Tensor:

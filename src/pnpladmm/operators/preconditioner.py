@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
-from pnpladmm.operators.division import TINY, partition
+from pnpladmm.operators.division import TINY, partition, precision_of
 from pnpladmm.operators.fft import Size, fast_size, is_smooth
 from pnpladmm.operators.kernel_order import KernelOrder, add_weighted
 from pnpladmm.operators.preconditioning import Preconditioner
@@ -60,12 +60,25 @@ class Patch:
     power: Tensor  # S_q(f), (b, Q, c, fft), likewise
     fft_size: Size
     order: KernelOrder
+    precision: Tensor | None
+    """`p_q` where it is known of a larger picture, (b, Q, C, 1, 1), likewise."""
 
     @classmethod
-    def of(cls, pictures: slice, window: tuple[slice, slice], root: Tensor, power: Tensor, fft_size: Size) -> Patch:
+    def of(
+        cls,
+        pictures: slice,
+        window: tuple[slice, slice],
+        root: Tensor,
+        power: Tensor,
+        fft_size: Size,
+        precision: Tensor | None = None,
+    ) -> Patch:
         """A patch with its pictures sorted by their numbers of regions."""
         order = KernelOrder.from_weights(root)
-        return cls(pictures, window, order.reorder_kernels(root), order.reorder_kernels(power), fft_size, order)
+        if precision is not None:
+            precision = order.reorder_kernels(precision.to(root)[..., None, None])
+        root, power = order.reorder_kernels(root), order.reorder_kernels(power)
+        return cls(pictures, window, root, power, fft_size, order, precision)
 
     def filtered(self, r: Tensor, wiener: Tensor) -> Tensor:
         """`sum_q sqrt(v_q) F^-1 w_q F (sqrt(v_q) r)` of what lies in the window, `w_q` with the norm of `F^-1`."""
@@ -129,7 +142,9 @@ class Filter:
         """`seen`: 1 where a pixel is observed, where precision is a map of the scene."""
         self.patch = patch
         p = self._own(precision)
-        if seen is not None:  # the mean of each region, over its pixels that are observed
+        if patch.precision is not None:
+            p = patch.precision
+        elif seen is not None:  # the mean of each region, over its pixels that are observed
             share = patch.root.square() * seen[(..., *patch.window)].unsqueeze(1)
             total = share.sum((-2, -1), keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
             p = (share * p[(..., *patch.window)]).sum((-2, -1), keepdim=True) / total
@@ -170,12 +185,13 @@ def regions_of(blur: SpatiallyVaryingBlur, like: Tensor) -> Regions:
         c = blur.division[0].continued(c, (kernels.shape[-2], kernels.shape[-1]))
     root = (blur.on_scene(v).sqrt() / torch.where(c < 1, c.sqrt(), c).unsqueeze(1)).to(like.dtype)
 
+    known = precision_of(blur.division, v.shape[1])
     whole = blur.scene if blur.boundary == "circular" and is_smooth(blur.scene) else fast_size(blur.scene)
     if like.is_cuda or v.shape[1] == 1:
         everywhere = (slice(0, blur.scene[0]), slice(0, blur.scene[1]))
-        patches = [Patch.of(slice(None), everywhere, root, _power(correlation, whole).to(like.dtype), whole)]
+        patches = [Patch.of(slice(None), everywhere, root, _power(correlation, whole).to(like.dtype), whole, known)]
     else:
-        patches = _boxes(root, correlation, whole)
+        patches = _boxes(root, correlation, whole, known)
     # One kernel on a torus: then M^-1 is the inverse itself.
     torus = blur.boundary == "circular" and whole == blur.scene
     flat = weights.flatten(2)
@@ -202,7 +218,7 @@ def _power(correlation: Tensor, size: Size) -> Tensor:
     return rfft2(_wrapped(correlation, size, (kh - 1, kw - 1))).real.clamp_min(0)
 
 
-def _boxes(root: Tensor, correlation: Tensor, whole: Size) -> list[Patch]:
+def _boxes(root: Tensor, correlation: Tensor, whole: Size, known: Tensor | None) -> list[Patch]:
     """A patch for each region, and for each picture that has a blur of its own."""
     patches = []
     kh, kw = (n // 2 + 1 for n in correlation.shape[-2:])
@@ -213,7 +229,9 @@ def _boxes(root: Tensor, correlation: Tensor, whole: Size) -> list[Patch]:
         # Room for most of the filter's tail.
         size = whole if (h, w) == tuple(root.shape[-2:]) else fast_size((h + kh // 2, w + kw // 2))
         power = _power(correlation[inside], size).to(root.dtype)
-        patches.append(Patch.of(pictures, (rows, columns), root[(*inside, rows, columns)].contiguous(), power, size))
+        own = None if known is None else known[pictures, q : q + 1]
+        window = root[(*inside, rows, columns)].contiguous()
+        patches.append(Patch.of(pictures, (rows, columns), window, power, size, own))
     return patches
 
 

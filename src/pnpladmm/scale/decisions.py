@@ -122,7 +122,10 @@ def decide(picture: str, blur: str, noise: float | None, saturation: bool, detai
         given = noise if noise is None or white is not None else noise / scale
         level = _noise(given, parts, scale, known.uncertainty)
         found = dataclasses.replace(found, noise=level, hot_count=hot if found.hot else 0)
-        details = [] if channels == 1 else [detail(found, source, *place) for place in places]
+        # As in memory: the planes are systems of their own only where all channels count alike.
+        which = {int(saturation), *([2] if found.hot else [])}
+        alike = channels > 1 and not any(look.uneven[i] for look in seen for i in which)
+        details = [detail(found, source, *place) for place in places] if alike else []
     return dataclasses.replace(found, planes=_planes([d.flatten(2) for d in details if d is not None]))
 
 
@@ -182,6 +185,8 @@ class Look:
     """The darkest and brightest place of 2x2 pixels, and the darkest and brightest pixel."""
     without_top: tuple[Ends, Ends]
     """The same without samples at the largest value."""
+    uneven: tuple[bool, bool, bool]
+    """Are there pixels of which some channels count and others do not: with the largest value, without it, hot ones?"""
 
 
 def _widest(found: list[Ends], scale: float) -> Ends:
@@ -204,7 +209,7 @@ def _looked_at(source: Source, rows: Span, columns: Span, rule: HotRule | None) 
     exact = np.float32 if part.dtype.itemsize < 4 else np.float64
     values = torch.from_numpy(np.where(finite, part, 0).astype(exact))[None]
     hot = torch.zeros(values.shape, dtype=torch.bool) if rule is None else rule.marks(values.float())
-    found = []
+    found, uneven = [], []
     # Mostly no sample is at the top, and both are the same.
     for known in (finite, finite & ~top) if top.any() else (finite,):
         counts = torch.from_numpy(known)[None]
@@ -213,7 +218,16 @@ def _looked_at(source: Source, rows: Span, columns: Span, rule: HotRule | None) 
         empty = (np.inf, -np.inf)
         pairs = (float(low), float(high)), (float(own.min()), float(own.max())) if len(own) else empty
         found.append(pairs if bool(counts.any()) else (empty, empty))
-    return Look(float(values.abs().max()), int(top.sum()), int(hot.sum()), found[0], found[-1])
+        uneven.append(_is_uneven(counts))
+    ends = found[0], found[-1]
+    return Look(
+        float(values.abs().max()), int(top.sum()), int(hot.sum()), *ends, (uneven[0], uneven[-1], _is_uneven(hot))
+    )
+
+
+def _is_uneven(marks: Tensor) -> bool:
+    """Do marks (1, C, h, w) differ between the channels of a pixel?"""
+    return bool((marks != marks[:, :1]).any())
 
 
 def _blocks(size: tuple[int, int]) -> list[tuple[Span, Span]]:

@@ -12,10 +12,10 @@ from pnpladmm.pictures.arrays import Array
 from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.done import Done, Tell
 from pnpladmm.scale.engine import Engine, Task
-from pnpladmm.scale.output import blended, disagreements
+from pnpladmm.scale.output import blended, overlaps_of
 from pnpladmm.scale.pace import find_pace, keep, kept
 from pnpladmm.scale.store import TileStore, is_whole, load
-from pnpladmm.scale.task import Settings, check_folder, restore_part, restore_tile
+from pnpladmm.scale.task import Settings, check_folder, restore_part, restore_tile, seen_of
 from pnpladmm.scale.verdict import Verdict, chosen, look, look_size, settle
 from pnpladmm.solvers import Certificate, Level, Status
 from pnpladmm.solvers.annealed import DEFAULT_CALLS
@@ -106,7 +106,7 @@ class FastWork:
         def untiled(rows: Span, columns: Span) -> Tensor:
             return restore_part(self.settings, decisions, rows, columns)[1]
 
-        return measure_seams(tiled, untiled, self.grid, disagreements(self.store, self.grid))
+        return measure_seams(tiled, untiled, self.grid, overlaps_of(self.store, self.grid, seen_of(decisions)))
 
 
 def _one(store: TileStore, number: int, settings: Settings, decisions: Decisions, tile: Tile) -> int:

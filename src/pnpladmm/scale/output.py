@@ -21,7 +21,7 @@ from pnpladmm.scale.source import Beside, open_source
 from pnpladmm.scale.store import TileStore, mapped, save
 from pnpladmm.tensors import InputError, one_line
 from pnpladmm.tiling.geometry import Grid, Span
-from pnpladmm.tiling.seams import Disagreement, Overlaps
+from pnpladmm.tiling.seams import Overlaps
 
 CHUNK = 512
 """Side of the tiles of the files that are written."""
@@ -81,12 +81,12 @@ def as_given(store: TileStore, picture: str) -> Array:
     return copy
 
 
-def disagreements(store: TileStore, grid: Grid) -> list[Disagreement]:
-    """Where neighbouring tiles differ most in what both have restored."""
-    found = Overlaps()
+def overlaps_of(store: TileStore, grid: Grid, picture: tuple[Span, Span]) -> Overlaps:
+    """Where neighbouring tiles differ most in what both have restored of the `picture`, its place in the scene."""
+    found = Overlaps(picture)
     for number, tile in enumerate(grid):
         found.add(tile, torch.from_numpy(np.array(store.read(number))))
-    return found.places
+    return found
 
 
 def pyramid(store: TileStore, picture: Array) -> list[Array]:

@@ -22,7 +22,7 @@ from pnpladmm.scale.fast import FastWork
 from pnpladmm.scale.output import as_given, assemble, check_format, write_output
 from pnpladmm.scale.source import open_source
 from pnpladmm.scale.store import TileStore, digest_of
-from pnpladmm.scale.task import Settings, decisions_for, fingerprint, grid_of
+from pnpladmm.scale.task import Settings, decisions_for, fingerprint, grid_of, offset_of
 from pnpladmm.solvers import Status
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling.geometry import Grid
@@ -102,7 +102,7 @@ def restore_large(
         if done.status is Status.WITHDRAWN:
             picture = as_given(store, settings.picture)
         else:
-            picture = assemble(store, grid, _offset(decisions), decisions.size, np.dtype(dtype), decisions.scale)
+            picture = assemble(store, grid, offset_of(decisions), decisions.size, np.dtype(dtype), decisions.scale)
         write_output(output, store, picture, decisions.scale, beside)
         store.remove()
     notes = _notes(settings, decisions, grid, shape)
@@ -151,9 +151,3 @@ def side_for(settings: Settings, decisions: Decisions, memory: int) -> int:
             f"memory = {gigabytes(memory)}: a worker with this blur and denoiser needs about {gigabytes(needed)}"
         )
     return side
-
-
-def _offset(decisions: Decisions) -> tuple[int, int]:
-    """Where the picture begins in the scene: the kernels' reach."""
-    kh, kw = decisions.kernel
-    return kh - 1 - kh // 2, kw - 1 - kw // 2

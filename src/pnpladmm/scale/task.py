@@ -153,6 +153,18 @@ def scene_of(decisions: Decisions) -> tuple[int, int]:
     return height + kh - 1, width + kw - 1
 
 
+def offset_of(decisions: Decisions) -> tuple[int, int]:
+    """Where the picture begins in the scene: the kernels' reach."""
+    kh, kw = decisions.kernel
+    return kh - 1 - kh // 2, kw - 1 - kw // 2
+
+
+def seen_of(decisions: Decisions) -> tuple[Span, Span]:
+    """The rows and columns of the scene that are the picture."""
+    (top, left), (height, width) = offset_of(decisions), decisions.size
+    return (top, top + height), (left, left + width)
+
+
 def fingerprint(path: str) -> str:
     """What changes when a file or a zarr folder changes: names, sizes and times."""
     place = Path(path)

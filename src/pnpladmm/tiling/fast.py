@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from pnpladmm.allocator import give_back
 from pnpladmm.data_terms import DataTerm, WeightedGaussian
 from pnpladmm.operators import SpatiallyVaryingBlur
-from pnpladmm.operators.division import Division
+from pnpladmm.operators.division import Division, mean_precision
+from pnpladmm.operators.misfit import Point, misfit, worst_places
 from pnpladmm.solvers import Annealed, Method, Problem, Result, Status, solve
 from pnpladmm.solvers.loop import Callback, Progress
 from pnpladmm.solvers.side_by_side import Part, find_step_lengths
 from pnpladmm.tiling.geometry import Grid, Span, Tile, taken
 from pnpladmm.tiling.history import joined_history
 from pnpladmm.tiling.samples import coarse, sample_places
-from pnpladmm.tiling.seams import Disagreement, Overlaps, Seams, measure_seams
+from pnpladmm.tiling.seams import Overlaps, Seams, measure_seams
 from pnpladmm.tiling.window import WindowBlur, window_for_scene
+
+POINTS = 24
+"""Along each axis of the picture, where the fit of the preconditioner is looked at."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +50,48 @@ class Whole:
     division: tuple[Division, ...] | None = None
     """The regions of the whole picture, for the preconditioners of the tiles."""
 
+    @property
+    def seen(self) -> tuple[Span, Span]:
+        """The rows and columns of the scene that are the picture."""
+        (top, left), (height, width) = self.blur.crop_offset or (0, 0), self.blur.observed
+        return (top, top + height), (left, left + width)
+
     def paced(self, grid: Grid) -> Whole:
         """The same, with step lengths of conjugate gradient for all tiles, found on samples of the picture."""
         if not isinstance(self.method, Annealed):
             return self
-        whole = replace(self, division=tuple(Division.of(coarse(one)) for one in self.blur.weights.squeeze(2)))
-        places = sample_places(grid, self.blur.boundary == "circular")
+        whole = replace(self, division=self._divided())
+        places = sample_places(grid, self.blur.boundary == "circular", whole._worst_places())
         parts = [Part(whole.problem_of(place.rows, place.columns), place.share) for place in places]
         method = replace(self.method, step_lengths=find_step_lengths(self.method, parts))
         return replace(whole, method=method)
+
+    def _divided(self) -> tuple[Division, ...]:
+        """The regions of the pictures and the mean precision in each."""
+        weights = [coarse(one) for one in self.blur.weights.squeeze(2)]
+        divisions = [Division.of(one) for one in weights]
+        if not isinstance(self.problem.data_term, WeightedGaussian):
+            return tuple(divisions)
+        observed = self.problem.observed
+        p = self.problem.data_term.precision_of(observed).expand_as(observed)
+        p = adaptive_avg_pool2d(p, (weights[0].shape[-2], weights[0].shape[-1]))
+        own = [p] if len(weights) == 1 else [one[None] for one in p]
+        return tuple(
+            replace(found, precision=mean_precision([found.regions(one)], [q], [torch.ones(())]))
+            for found, one, q in zip(divisions, weights, own, strict=True)
+        )
+
+    def _worst_places(self) -> Sequence[Point]:
+        """Where the filters of the preconditioner fit worst, in any of the pictures."""
+        found, every = [], self.blur.weights.squeeze(2)
+        for kernels, weights, division in zip(self.blur.kernels, every, self.division or (), strict=True):
+            fields = torch.cat([division.regions(coarse(weights)), coarse(weights).double()])
+            down, across = (torch.linspace(0, n - 1, POINTS).round().long() for n in fields.shape[-2:])
+            there = fields.cpu()[:, down][:, :, across].flatten(1).T
+            count = len(fields) - len(weights)
+            fit = misfit(kernels.cpu(), division.gram.cpu(), there[:, count:], there[:, :count])
+            found.append(fit.view(POINTS, POINTS))
+        return worst_places(torch.stack(found).amax(0))
 
     def problem_of(self, rows: Span, columns: Span) -> Problem:
         """A part of the scene as a problem of its own, with what was decided for the whole."""
@@ -78,7 +117,7 @@ def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -
     problem, whole = whole.problem, whole.paced(grid)
     image = torch.zeros(problem.shape, dtype=problem.observed.dtype, device=problem.observed.device)
     results: list[Result] = []
-    overlaps = Overlaps()
+    overlaps = Overlaps(whole.seen)
     for number, tile in enumerate(grid):
         if results and results[-1].status is Status.STOPPED:
             # Not restored: as it was given.
@@ -91,18 +130,18 @@ def solve_in_tiles(whole: Whole, grid: Grid, callback: Callback | None = None) -
         results.append(replace(done, image=done.image[..., :0, :0], state=replace(done.state, **_no_tensors(done))))
     stopped = results[-1].status is Status.STOPPED
     give_back()
-    seams = None if stopped or len(grid) == 1 else _seams(image, grid, whole, overlaps.places)
+    seams = None if stopped or len(grid) == 1 else _seams(image, grid, whole, overlaps)
     return TiledResult(_joined(results, image), seams)
 
 
-def _seams(image: Tensor, grid: Grid, whole: Whole, places: list[Disagreement]) -> Seams:
+def _seams(image: Tensor, grid: Grid, whole: Whole, overlaps: Overlaps) -> Seams:
     def tiled(rows: Span, columns: Span) -> Tensor:
         return taken(image, rows, columns)
 
     def untiled(rows: Span, columns: Span) -> Tensor:
         return whole.solve(rows, columns).image
 
-    return measure_seams(tiled, untiled, grid, places)
+    return measure_seams(tiled, untiled, grid, overlaps)
 
 
 def term_of_part(term: DataTerm, observed: Tensor, window: WindowBlur) -> DataTerm:

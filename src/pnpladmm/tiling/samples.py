@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,9 +34,10 @@ class Place:
     """(h, w): the pixels of the picture that each pixel of the sample stands for."""
 
 
-def sample_places(grid: Grid, round_trip: bool = False) -> list[Place]:
-    """Places of equal size, spread evenly over the scene of a grid of tiles.
+def sample_places(grid: Grid, round_trip: bool = False, needed: Sequence[tuple[float, float]] = ()) -> list[Place]:
+    """Places of equal size, spread evenly over the scene of a grid of tiles, and such as are `needed` beside them.
 
+    Those are points, rows and columns as shares of the height and width. A place around one of them stands for itself.
     Pixels within the halo of an end of a sample stand for none. At the border of the picture, which is nothing to keep
     away from, a rim as wide stands for itself: solvers have more work there than elsewhere. What lies between stands
     for the middle of the picture. A picture that goes on at its other side (`round_trip`) has no border.
@@ -46,7 +48,34 @@ def sample_places(grid: Grid, round_trip: bool = False) -> list[Place]:
     room = math.isqrt(TILES * grid.side[0] * grid.side[1] // side**2)
     count = max(2, min(max(FEWEST, wanted), MOST, room))
     rows, columns = (_samples(n, side, halo, count, round_trip) for n in grid.size)
-    return [Place(row, column, down[:, None] * across) for row, down in rows for column, across in columns]
+    spread = [Place(row, column, down[:, None] * across) for row, down in rows for column, across in columns]
+    more: list[Place] = []
+    for point in needed:
+        at = [(int(share * n), n) for share, n in zip(point, grid.size, strict=True)]
+        if not any(_inside(place, at, halo) for place in (*spread, *more)):
+            more.append(_around(at, side, halo, round_trip))
+    height, width = grid.size
+    rest = 1 - sum(float(place.share.sum()) for place in more) / (height * width)
+    return [*(replace(place, share=rest * place.share) for place in spread), *more]
+
+
+def _inside(place: Place, at: list[tuple[int, int]], halo: int) -> bool:
+    """Is a point (pixel, length of the axis) further than a quarter of a halo from the ends of a place?"""
+    return all(
+        (span[0] == 0 or span[0] + halo // 4 <= pixel) and (span[1] == length or pixel < span[1] - halo // 4)
+        for span, (pixel, length) in zip((place.rows, place.columns), at, strict=True)
+    )
+
+
+def _around(at: list[tuple[int, int]], side: int, halo: int, round_trip: bool) -> Place:
+    """A sample with a point in its middle, or as near to that as the picture allows."""
+    spans, shares = [], []
+    for pixel, length in at:
+        first = max(0, min(pixel - side // 2, length - side)) // ALIGNMENT * ALIGNMENT
+        span, share = _sample(first, length, side, halo, round_trip)
+        spans.append(span)
+        shares.append(share.abs())  # its middle stands for itself, too
+    return Place(spans[0], spans[1], shares[0][:, None] * shares[1])
 
 
 def coarse(weights: Tensor) -> Tensor:
@@ -60,14 +89,19 @@ def _samples(length: int, side: int, halo: int, count: int, round_trip: bool) ->
     if length <= side:
         return [((0, length), torch.ones(length, dtype=torch.float64))]
     firsts = sorted({int(at) // ALIGNMENT * ALIGNMENT for at in np.linspace(0, length - side, count)})
-    # Networks fold pixels into blocks from either end of the picture: a part ends as the picture does.
-    spans = [(first, first + side + length % ALIGNMENT) for first in firsts]
-    found = []
-    for first, last in spans:
-        share = torch.full((last - first,), -1.0, dtype=torch.float64)
-        share[:halo] = float(first == 0 and not round_trip)
-        share[len(share) - halo :] = float(last == length and not round_trip)
-        found.append(share)
+    spans, found = zip(*(_sample(first, length, side, halo, round_trip) for first in firsts), strict=True)
     rims = sum(float(share[share > 0].sum()) for share in found)
     middle = (length - rims) / sum(int((share < 0).sum()) for share in found)
     return [(span, torch.where(share < 0, middle, share)) for span, share in zip(spans, found, strict=True)]
+
+
+def _sample(first: int, length: int, side: int, halo: int, round_trip: bool) -> tuple[Span, Tensor]:
+    """A sample of one axis and what its pixels stand for: 1 at a border, -1 in the middle, 0 where it feels its end."""
+    if length <= side:
+        return (0, length), torch.ones(length, dtype=torch.float64)
+    # Networks fold pixels into blocks from either end of the picture: a part ends as the picture does.
+    last = first + side + length % ALIGNMENT
+    share = torch.full((last - first,), -1.0, dtype=torch.float64)
+    share[:halo] = float(first == 0 and not round_trip)
+    share[len(share) - halo :] = float(last == length and not round_trip)
+    return (first, last), share

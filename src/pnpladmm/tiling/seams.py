@@ -44,9 +44,13 @@ Disagreement = tuple[float, tuple[int, int]]
 
 
 class Overlaps:
-    """Compares each tile with those above and to the left of it, where both are blended."""
+    """Compares each tile with those above and to the left of it, where both are blended.
 
-    def __init__(self) -> None:
+    `picture` are the rows and columns of the scene that are seen: what lies beyond them is cut off in the end.
+    """
+
+    def __init__(self, picture: tuple[Span, Span]) -> None:
+        self.picture = picture
         self.places: list[Disagreement] = []
         self._below: dict[Span, Tensor] = {}
         self._right: Tensor | None = None
@@ -67,30 +71,41 @@ class Overlaps:
         if other.numel() == 0:
             return
         difference = (one - other).abs().flatten(0, -3).amax(0)
+        first = tile.rows.written[0], tile.columns.written[0]
+        for axis, ((begin, end), at) in enumerate(zip(self.picture, first, strict=True)):
+            line = torch.arange(at, at + difference.shape[axis], device=difference.device)
+            seen = ((line >= begin) & (line < end)).view((-1, 1) if axis == 0 else (1, -1))
+            difference = torch.where(seen, difference, 0)
         row, column = divmod(int(difference.argmax()), difference.shape[-1])
-        self.places.append((float(difference.max()), (tile.rows.written[0] + row, tile.columns.written[0] + column)))
+        self.places.append((float(difference.max()), (first[0] + row, first[1] + column)))
 
 
-def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, places: list[Disagreement]) -> Seams:
+def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, overlaps: Overlaps) -> Seams:
     """Restore again, undivided, the surroundings of the places where tiles differ most, and compare the middle.
 
     The strip around such a place ends at least twice as far from what is compared as tiles end from what they decide.
     """
-    worst = [place for _, place in sorted(places, reverse=True)] or grid.corners()
+    worst = [place for _, place in sorted(overlaps.places, reverse=True)] or grid.corners()
     apart = max(grid.halos)
     chosen: list[tuple[int, int]] = []
     for place in worst:
         if all(max(abs(place[0] - a), abs(place[1] - b)) > apart for a, b in chosen):
             chosen.append(place)
-    errors = [_compared(tiled, untiled, grid, place) for place in chosen[:MOST]]
+    errors = [_compared(tiled, untiled, grid, place, overlaps.picture) for place in chosen[:MOST]]
     found = torch.cat([e.flatten() for e in errors])
     return Seams(255 * float(found.abs().max()), 255 * float(found.square().mean().sqrt()), len(errors))
 
 
-def _compared(tiled: Restored, untiled: Restored, grid: Grid, place: tuple[int, int]) -> Tensor:
-    """The difference around a place."""
+def _compared(
+    tiled: Restored, untiled: Restored, grid: Grid, place: tuple[int, int], picture: tuple[Span, Span]
+) -> Tensor:
+    """The difference around a place, within the picture."""
     (rows, near_rows), (columns, near_columns) = (
         _spans(*given) for given in zip(place, grid.size, grid.halos, strict=True)
+    )
+    near_rows, near_columns = (
+        (max(near[0], seen[0]), min(near[1], seen[1]))
+        for near, seen in zip((near_rows, near_columns), picture, strict=True)
     )
     inside = taken(untiled(rows, columns), _within(near_rows, rows), _within(near_columns, columns))
     return (tiled(near_rows, near_columns).to(inside) - inside).double()
