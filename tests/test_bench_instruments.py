@@ -5,8 +5,10 @@ Nothing here looks at how fast anything is: CI machines are shared.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,6 +24,7 @@ from pnpladmm.workshop.bench import (
     timing,
 )
 from pnpladmm.workshop.bench.instruments import BLUR, DENOISER, PRECONDITIONER, Spans
+from pnpladmm.workshop.bench.pieces import groups_of_cores, run_in_pieces
 
 
 def test_rivals_take_turns_and_the_first_call_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,3 +150,29 @@ def test_the_photograph_is_real_and_of_the_size_asked_for() -> None:
     # Neighbours are alike, as in photographs; noise would give a ratio near 2.
     step = (picture[..., 1:] - picture[..., :-1]).var()
     assert float(step) < 0.2 * float(picture.var())
+
+
+def test_a_run_that_was_stopped_counts_all_its_pieces(tmp_path: Path) -> None:
+    np.save(tmp_path / "psf.npy", np.ones((3, 3)) / 9)
+    jobs = []
+    for number in range(2):
+        np.save(tmp_path / f"in-{number}.npy", np.full((24, 24), 100, np.uint8))
+        names = {"picture": f"in-{number}.npy", "blur": "psf.npy", "output": f"out-{number}.npy"}
+        jobs.append(
+            {name: str(tmp_path / path) for name, path in names.items()} | {"noise": 10.0, "method": "richardson-lucy"}
+        )
+    before = {"seconds": 1000.0, "core_seconds": 2000.0, "peak_bytes": 10**15}
+    (tmp_path / "piece-0.json").write_text(json.dumps(before))
+    found = run_in_pieces(tmp_path, {"jobs": jobs, "runs": 1}, groups_of_cores(1)[0], 1)
+    assert found["pieces"] == 2
+    assert 1000 < found["seconds"] < 1100
+    assert 2000 < found["core_seconds"] < 2100
+    assert found["peak_bytes"] == 10**15
+    assert all(Path(job["output"]).is_file() for job in jobs)
+
+
+def test_cores_are_divided_into_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 7}, raising=False)
+    monkeypatch.setattr("pnpladmm.workshop.bench.pieces.SIBLINGS", "/nowhere/{}")
+    assert groups_of_cores(2) == [(0, 1), (2, 3)]
+    assert groups_of_cores(9) == [None]
