@@ -282,6 +282,9 @@ def test_memory_sizes_and_plans(monkeypatch):
     monkeypatch.setattr("pnpladmm.tiling.plan.free_memory", lambda device: free[device.type])
     assert plan_for((1, 3, 3000, 4000), 4, blur, light, None, None, torch.device("cpu")) is None
     assert plan_for((1, 3, 3000, 4000), 4, blur, light, None, None, torch.device("cuda")) is not None
+    # Less halo on a GPU; on a CPU the caches decide.
+    sides = [plan_for((1, 3, 3000, 4000), 4, blur, light, 8 * 10**9, None, torch.device(at)) for at in ("cpu", "cuda")]
+    assert sides[0].side == 1536 < sides[1].side
 
 
 def test_what_torch_keeps_of_a_gpu_for_the_next_picture_is_free(monkeypatch):

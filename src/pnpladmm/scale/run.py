@@ -143,7 +143,8 @@ def _notes(settings: Settings, decisions: Decisions, grid: Grid, shape: tuple[in
 def side_for(settings: Settings, decisions: Decisions, memory: int) -> int:
     """The side of tiles for which a worker needs about so many bytes."""
     denoiser = load_denoiser(settings.denoiser, settings.device)
-    side = tile_side(memory - PROCESS, 1, decisions.channels, 0, 4, denoiser, 1)
+    device = torch.device(settings.device or "cpu")
+    side = tile_side(memory - PROCESS, 1, decisions.channels, 0, 4, denoiser, 1, device)
     least = least_side(halo_for(decisions.kernel, denoiser)[0])
     if side < least:
         needed = PROCESS + least**2 * (12 * VARIABLES + bytes_per_pixel_of(denoiser))

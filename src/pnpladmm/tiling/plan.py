@@ -74,7 +74,8 @@ def plan_for(
         if max(height, width) <= tiles:
             return None
         return Plan(tiles, halo, blend, "tiles were asked for")
-    free = free_memory(device or torch.device("cpu")) if memory is None else memory
+    device = device or torch.device("cpu")
+    free = free_memory(device) if memory is None else memory
     need = needed_bytes(pictures, channels, height * width, sample, denoiser)
     budget = free if free is None else left_for_pictures(free) if memory is not None else int(SHARE * free)
     if budget is None or need <= budget:
@@ -83,7 +84,7 @@ def plan_for(
         if memory is not None:
             as_blur_operator(blur)
         return None
-    side = tile_side(budget, pictures, channels, height * width, sample, denoiser, least_side(halo))
+    side = tile_side(budget, pictures, channels, height * width, sample, denoiser, least_side(halo), device)
     if max(height, width) <= side:
         return None
     given = "that is allowed" if memory is not None else "that is free"
