@@ -112,7 +112,7 @@ def test_outlines_are_found_to_the_pixel() -> None:
     blurred = clean + NOISE * np.random.default_rng(2).standard_normal(size)
     known = np.ones(size, bool)
     pair = Pair(sharp, blurred, known, known, NOISE, len(kernels[0]), (0, 0), 1.0, 0.0)
-    _, found = fit_outlines(pair, Field("2 regions", kernels, off, np.zeros((2, 2)), PRIORS[0]), off)
+    _, found = fit_outlines(pair, Field("2 regions", kernels, off, np.zeros((2, 2)), PRIORS[:2]), off)
     inside = pair.usable()
     assert np.abs(off - true)[:, inside].mean() > 0.04
     assert np.abs(found - true)[:, inside].mean() < 0.01
@@ -125,7 +125,7 @@ def test_light_from_beyond_the_picture_counts_less() -> None:
     pair = Pair(sharp, sharp, known, known, NOISE, 9, (0, 0), 1.0, 0.0)
     left = np.zeros((9, 9))
     left[4, 8] = 1  # y(n) = x(n - 4): the first four columns are lit from beyond
-    found = trusted(pair, Field("one", left[None], np.ones((1, *sharp.shape)), np.zeros((1, 2)), PRIORS[0]))
+    found = trusted(pair, Field("one", left[None], np.ones((1, *sharp.shape)), np.zeros((1, 2)), PRIORS[:1]))
     assert found[:, :4].max() < 0.1
     assert found[:, 4:].min() > 0.999
 

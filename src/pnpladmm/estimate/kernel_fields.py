@@ -43,13 +43,25 @@ class Field:
     weights: Array
     places: Array
     """(P, 2): where each kernel was found, as x, y."""
-    prior: Prior
+    priors: tuple[Prior, ...]
+    """How each kernel looks."""
     apart: float = 0.0
 
     def shown(self, sharp: Array) -> Array:
         """The sharp picture, blurred."""
         result: Array = sum(w * convolved(sharp, k) for w, k in zip(self.weights, self.kernels, strict=True))
         return result
+
+    def taken(self, kept: list[int]) -> Field:
+        """Some of the kernels; their weights no longer sum to one."""
+        priors = tuple(self.priors[i] for i in kept)
+        return replace(
+            self, kernels=self.kernels[kept], weights=self.weights[kept], places=self.places[kept], priors=priors
+        )
+
+    def with_kernel(self, i: int, kernel: Array) -> Field:
+        """The field with another kernel in place of one."""
+        return replace(self, kernels=np.concatenate([self.kernels[:i], kernel[None], self.kernels[i + 1 :]]))
 
 
 def convolved(sharp: Array, kernel: Array) -> Array:
@@ -71,8 +83,8 @@ def one_kernel(pair: Pair, seen: Array, prior: Prior | None = None) -> Field:
         hidden = pixel_sums(pair, usable & ~seen, most_pixels(pair))
         found = [fit_kernel(sums, pair.noise, p) for p in PRIORS]
         best = int(np.argmin([hidden.residual(k) for k in found]))
-        return Field("one", found[best][None], np.ones((1, *size)), middle, PRIORS[best])
-    return Field("one", fit_kernel(sums, pair.noise, prior)[None], np.ones((1, *size)), middle, prior)
+        return Field("one", found[best][None], np.ones((1, *size)), middle, (PRIORS[best],))
+    return Field("one", fit_kernel(sums, pair.noise, prior)[None], np.ones((1, *size)), middle, (prior,))
 
 
 def grid_of_kernels(pair: Pair, seen: Array, start: Field, nodes: int, apart: float) -> Field:
@@ -88,8 +100,8 @@ def grid_of_kernels(pair: Pair, seen: Array, start: Field, nodes: int, apart: fl
     for _ in range(2):
         for i, place in enumerate(places):
             beside = (np.abs((places - place) / step).sum(1) - 1) < 0.1
-            kernels[i] = fit_kernel(sums[i], pair.noise, start.prior, kernels[beside].mean(0), apart)
-    return Field(f"a grid of {len(x)}x{len(y)}", kernels, weights, places, start.prior, apart)
+            kernels[i] = fit_kernel(sums[i], pair.noise, start.priors[0], kernels[beside].mean(0), apart)
+    return Field(f"a grid of {len(x)}x{len(y)}", kernels, weights, places, start.priors * len(places), apart)
 
 
 def finished(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:
@@ -100,9 +112,8 @@ def finished(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:
     if field.apart:
         return _finished_grid(pair, seen, field)
     kernels, errors = [], []
-    for i in range(len(field.kernels)):
+    for i, prior in enumerate(field.priors):
         halves = [part(pair, field, i, half, most_pixels(pair)) for half in (seen, ~seen)]
-        prior = field.prior if len(field.kernels) == 1 else _best_prior(pair, *halves)
         kernels.append(fit_kernel(halves[0].plus(halves[1]), pair.noise, prior))
         one, other = (fit_kernel(half, pair.noise, prior) for half in halves)
         errors.append(float(np.linalg.norm(one - other) / np.linalg.norm(kernels[-1])) / 2)
@@ -111,18 +122,24 @@ def finished(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:
 
 def _finished_grid(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:
     kernels, errors = [], []
+    prior = field.priors[0]
     for near, weight in zip(field.kernels, field.weights, strict=True):
         pixels = pair.usable() & (weight > NODE)
         a, b = (pixel_sums(pair, pixels & half, most_pixels(pair)) for half in (seen, ~seen))
-        kernels.append(fit_kernel(a.plus(b), pair.noise, field.prior, near, field.apart))
-        one, other = (fit_kernel(half, pair.noise, field.prior, near, field.apart) for half in (a, b))
+        kernels.append(fit_kernel(a.plus(b), pair.noise, prior, near, field.apart))
+        one, other = (fit_kernel(half, pair.noise, prior, near, field.apart) for half in (a, b))
         errors.append(float(np.linalg.norm(one - other) / np.linalg.norm(kernels[-1])) / 2)
     return replace(field, kernels=np.stack(kernels)), np.array(errors)
 
 
-def _best_prior(pair: Pair, seen: Sums, hidden: Sums) -> Prior:
-    """The prior with which one half of the pixels predicts the other best."""
-    return PRIORS[int(np.argmin([hidden.residual(fit_kernel(seen, pair.noise, prior)) for prior in PRIORS]))]
+def with_best_priors(pair: Pair, seen: Array, field: Field, most: int) -> Field:
+    """For each kernel the prior with which one half of its pixels predicts the other best."""
+    found = []
+    for i in range(len(field.kernels)):
+        half, hidden = (part(pair, field, i, where, most) for where in (seen, ~seen))
+        errors = [hidden.residual(fit_kernel(half, pair.noise, prior)) for prior in PRIORS]
+        found.append(PRIORS[int(np.argmin(errors))])
+    return replace(field, priors=tuple(found))
 
 
 def part(pair: Pair, field: Field, i: int, where: Array, most: int) -> Sums:

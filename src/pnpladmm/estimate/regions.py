@@ -8,7 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from pnpladmm.blur.arrays import Array
-from pnpladmm.estimate.kernel_fields import FEWEST, WHILE_SEARCHING, Field, convolved, left_over, part, pixel_sums
+from pnpladmm.estimate.kernel_fields import (
+    FEWEST,
+    WHILE_SEARCHING,
+    Field,
+    convolved,
+    left_over,
+    part,
+    pixel_sums,
+    with_best_priors,
+)
 from pnpladmm.estimate.kernel_fit import Prior, fit_kernel
 from pnpladmm.estimate.outlines import STEPS, fit_outlines
 from pnpladmm.estimate.pair import Pair
@@ -24,6 +33,8 @@ FAILURES = 2
 """Windows in a row that give no new region after which the search ends."""
 PASSES = 3
 """How often regions and kernels are adapted to each other."""
+SHOWN = 100
+"""Pixels that a region must have in the end; fewer say nothing about its kernel."""
 START = 0.8
 """Share of its window that a new region has before its outline is fitted."""
 WORTH = 300.0
@@ -42,8 +53,8 @@ def regions_of_kernels(pair: Pair, seen: Array, start: Field) -> Iterator[Field]
         if window is None:
             return
         tried |= window
-        new = fit_kernel(pixel_sums(pair, window, WHILE_SEARCHING), pair.noise, field.prior)
-        more = fit_regions(pair, seen, np.concatenate([field.kernels, new[None]]), start.prior)
+        new = fit_kernel(pixel_sums(pair, window, WHILE_SEARCHING), pair.noise, field.priors[0])
+        more = fit_regions(pair, seen, np.concatenate([field.kernels, new[None]]), start.priors[0])
         if len(more.kernels) > len(field.kernels):
             field, failures = more, 0
             yield field
@@ -62,10 +73,12 @@ def fit_regions(pair: Pair, seen: Array, kernels: Array, prior: Prior) -> Field:
         ]
         kernels = np.stack([fit_kernel(pixel_sums(pair, sure[i], WHILE_SEARCHING), pair.noise, prior) for i in kept])
         shares = regions_of(pair, seen, kernels)
-    return Field(f"{len(kernels)} regions", kernels, with_seams(shares, kernels), _middles(shares), prior)
+    return Field(
+        f"{len(kernels)} regions", kernels, with_seams(shares, kernels), _middles(shares), (prior,) * len(kernels)
+    )
 
 
-def refined(pair: Pair, field: Field) -> Field:
+def refined(pair: Pair, seen: Array, field: Field) -> Field:
     """Outlines and kernels adapted to each other, to the pixel and with all pixels, which may show more regions."""
     from scipy.ndimage import gaussian_filter
 
@@ -76,16 +89,27 @@ def refined(pair: Pair, field: Field) -> Field:
         if window is None:
             break
         tried |= window
-        new = fit_kernel(pixel_sums(pair, window, WHILE_SEARCHING), pair.noise, field.prior)
+        new = fit_kernel(pixel_sums(pair, window, WHILE_SEARCHING), pair.noise, field.priors[0])
         soft = START * gaussian_filter(window.astype(float), SMOOTH)
         added = np.concatenate([shares * (1 - soft), soft[None]])
-        more = replace(field, kernels=np.concatenate([field.kernels, new[None]]), weights=added)
+        more = Field(
+            field.kind,
+            np.concatenate([field.kernels, new[None]]),
+            added,
+            _middles(added),
+            (*field.priors, field.priors[0]),
+        )
         more, added = _adapted(pair, more, added, [len(field.kernels)], 2, steps=STEPS // 2)
         gain = left_over(pair, field, pair.valid).sum() - left_over(pair, more, pair.valid).sum()
         if gain > WORTH:
             field, shares, failures = more, added, 0
         else:
             failures += 1
+    usable = pair.usable()
+    kept = [i for i, weight in enumerate(field.weights) if usable[weight > 0.5].sum() >= SHOWN]
+    if kept:
+        field, shares = field.taken(kept), shares[kept]
+    field = with_best_priors(pair, seen, field, WHILE_ADAPTING)
     field, _ = _adapted(pair, field, shares, range(len(field.kernels)), 1)
     return replace(field, kind=f"{len(field.kernels)} regions", places=_middles(field.weights))
 
@@ -98,8 +122,8 @@ def _adapted(
         shares, weights = fit_outlines(pair, field, shares, steps)
         field = replace(field, weights=weights)
         for i in changed:
-            kernel = fit_kernel(part(pair, field, i, pair.valid, WHILE_ADAPTING), pair.noise, field.prior)
-            field = replace(field, kernels=np.concatenate([field.kernels[:i], kernel[None], field.kernels[i + 1 :]]))
+            kernel = fit_kernel(part(pair, field, i, pair.valid, WHILE_ADAPTING), pair.noise, field.priors[i])
+            field = field.with_kernel(i, kernel)
     shares, weights = fit_outlines(pair, field, shares, steps)
     return replace(field, weights=weights), shares
 

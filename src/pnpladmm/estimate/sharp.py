@@ -100,7 +100,7 @@ class Sharp(Way):
         start = one_kernel(pair, seen)
         for _ in range(2):  # the brightness is known once the blur is, and the other way round
             pair = brighter(pair, start.shown(pair.sharp))
-            start = one_kernel(pair, seen, start.prior)
+            start = one_kernel(pair, seen, start.priors[0])
         # What a kernel explains was no noise, however fine it looks.
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, start, ~seen)))
         field, tried = self._chosen(pair, seen, start, tell)
@@ -108,7 +108,7 @@ class Sharp(Way):
         misfit = unexplained(pair, field, ~seen)
         if len(field.kernels) > 1 and not field.apart:
             tell("outlines", 0.8)
-            field = refined(pair, field)
+            field = refined(pair, seen, field)
             misfit = unexplained(pair, field, pair.valid)
         tell("all pixels", 0.9)
         field, errors = finished(pair, seen, field)
