@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import pnpladmm as pl
 from gradient_step_cases import SIGMA, denoiser, network, pictures
 from pnpladmm.denoisers import ritz
+from pnpladmm.denoisers.base import curvature_meter
 from pnpladmm.denoisers.gradient_step import GradientStepDenoiser
-from pnpladmm.denoisers.ritz import largest_eigenvalue
+from pnpladmm.denoisers.ritz import Ritz, largest_eigenvalue
 
 
 def dense_hessian(d: GradientStepDenoiser, v: Tensor) -> Tensor:
@@ -117,3 +120,27 @@ def test_a_meter_goes_on_from_iterate_to_iterate() -> None:
     assert [float(again(v + 1e-4 * k, SIGMA)) for k in range(3)] == values[:3]  # a run does not depend on earlier ones
     larger = pictures(size=32)
     assert float(meter(larger, SIGMA)) > 0
+
+
+@pytest.mark.parametrize(
+    ("curvature", "limit", "expected"),
+    [(0.5, 1.0, [8, 2]), (0.9, 1.0, [8, 20, 2, 4]), (0.9, 2.0, [8, 2]), (1.5, 2.0, [8, 20, 2, 4])],
+)
+def test_a_meter_takes_few_products_where_there_is_room(
+    curvature: float, limit: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of a relaxed denoiser is larger, as it is for its run."""
+    d = denoiser(network(curvature=curvature))
+    exact = float(d.curvature(pictures(), SIGMA, 80))
+    asked: list[int] = []
+    measure = GradientStepDenoiser.top_eigenpair
+
+    def counted(self: GradientStepDenoiser, v: Tensor, sigma: float, products: int, *rest: Any, **more: Any) -> Ritz:
+        asked.append(products)
+        return measure(self, v, sigma, products, *rest, **more)
+
+    monkeypatch.setattr(GradientStepDenoiser, "top_eigenpair", counted)
+    meter = curvature_meter(pl.relaxed(d, 1 / limit))  # type: ignore[arg-type]
+    values = [float(meter(pictures(), SIGMA)) for _ in range(2)]
+    assert asked == expected
+    assert values[-1] == pytest.approx(exact / limit, rel=0.03)

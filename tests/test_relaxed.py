@@ -129,7 +129,7 @@ def test_a_certified_run_is_checked_with_the_relaxed_curvature() -> None:
         assert bool((known(result.history.lagrangian).diff(dim=0) <= 0).all())
         histories[gamma] = result.history
     first = {gamma: float(known(history.curvature)[0]) for gamma, history in histories.items()}
-    assert first[0.4] == pytest.approx(0.4 * first[1.0], rel=1e-9)
+    assert 0.95 * 0.4 * first[1.0] < first[0.4] < 0.4 * first[1.0]  # from below, with fewer products: there is room
 
 
 def test_relaxation_brings_a_denoiser_that_is_no_proximal_operator_into_the_theorem() -> None:

@@ -38,13 +38,13 @@ def plan(tmp_path: Path) -> Plan:
 
 def test_the_gradient_is_that_of_the_fixed_point(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a picture whose sides are no multiples of the stride."""
-    monkeypatch.setattr(GradientStepTraining, "forward_steps", 400)
-    monkeypatch.setattr(GradientStepTraining, "backward_steps", 400)
+    monkeypatch.setattr(GradientStepTraining, "forward_steps", 120)
+    monkeypatch.setattr(GradientStepTraining, "backward_steps", 120)
     loop = GradientStepTraining(plan)
     loop.network.double()
     monkeypatch.setattr(GradientStepTraining, "_dtype", torch.float64)
     loop.schedule.data = loop.schedule.data.double()
-    kernel = torch.tensor([[0.0, 0.1, 0.0], [0.2, 0.5, 0.1], [0.0, 0.1, 0.0]], dtype=torch.float64)
+    kernel = torch.tensor([[0.0, 0.05, 0.0], [0.1, 0.75, 0.05], [0.0, 0.05, 0.0]], dtype=torch.float64)
     blur = pl.SpatiallyVaryingBlur(kernel[None], torch.ones(1, 9, 10, dtype=torch.float64))
     problem = pl.Problem(blur.forward(0.3 * normal(1, 1, 9, 10)), blur, pl.Gaussian(0.1))
     towards = normal(1, 1, 9, 10, seed=3)
@@ -54,7 +54,7 @@ def test_the_gradient_is_that_of_the_fixed_point(plan: Plan, monkeypatch: pytest
             return float((loop._fixed_point(problem, 0.1)[0] * towards).sum())
 
     found, step = loop._fixed_point(problem, 0.1)
-    assert float((step(found, False) - found).abs().max()) < 1e-7
+    assert float((step(found, False) - found).detach().abs().max()) < 1e-7
     useful = (loop._adjoint(step, found, towards) * step(found, True)).sum()
     weights = dict(loop.smooth.named_parameters())
     parameters = [weights["entry.weight"], weights["body.0.outer.weight"], loop.schedule]

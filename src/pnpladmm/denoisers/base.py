@@ -16,7 +16,7 @@ attribute or method  read with              meaning; default
 `prior`              `EvaluablePrior`       evaluates `phi(x)`, for objectives and Lagrangians; unknown
 `prior_within`       `prior_within`         what some rows and columns add to `phi(x)`, a sum over pixels; unknown
 `curvature`          `MeasuredCurvature`    measures how far it is from not being a proximal operator; unknown
-`curvature_meter`    `curvature_meter`      a `curvature` for one run, which reuses what it found; `curvature` itself
+`curvature_meter`    `curvature_meter`      a `curvature` for one run and a limit, which reuses what it found; `curvature`
 ===================  =====================  ===========================================================================
 """
 
@@ -181,11 +181,14 @@ def prior_within(
     return None if share is None else share(x, v, sigma, rows, columns)
 
 
-def curvature_meter(denoiser: MeasuredCurvature) -> Callable[[Tensor, PerPicture], Tensor]:
-    """A `curvature(v, sigma)` for one run: the denoiser's own meter where it has one, else its `curvature`."""
-    of_one_run: Callable[[], Callable[[Tensor, PerPicture], Tensor]] | None
+def curvature_meter(denoiser: MeasuredCurvature, limit: PerPicture = 1.0) -> Callable[[Tensor, PerPicture], Tensor]:
+    """A `curvature(v, sigma)` for one run: the denoiser's own meter where it has one, else its `curvature`.
+
+    `limit` is what the values are compared with: far below it, a meter may measure less closely.
+    """
+    of_one_run: Callable[[PerPicture], Callable[[Tensor, PerPicture], Tensor]] | None
     of_one_run = getattr(denoiser, "curvature_meter", None)
-    return denoiser.curvature if of_one_run is None else of_one_run()
+    return denoiser.curvature if of_one_run is None else of_one_run(limit)
 
 
 def call_denoiser(denoiser: Callable[..., Any], v: Tensor, sigma: PerPicture, name: str = "") -> Tensor:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from copy import copy
 from typing import Literal
 
@@ -35,10 +36,14 @@ from pnpladmm.denoisers.ritz import Ritz, largest_eigenvalue
 from pnpladmm.denoisers.smooth_unet import SmoothUNet
 from pnpladmm.tensors import InputError, PerPicture, squared_norm, version_of
 
-FIRST_PRODUCTS = 20
-"""Products with the Hessian for the first measurement of a run, which starts from a random picture."""
-LATER_PRODUCTS = 4
-"""Products for later measurements, which start from the last eigenvector. A product costs as much as a call."""
+FIRST_PRODUCTS, FIRST_LOOK = 20, 8
+"""Products with the Hessian for the first measurement of a run, which starts from a random picture: so many, or as few
+as the second number where they leave room. A product costs as much as a call."""
+LATER_PRODUCTS, LATER_LOOK = 4, 2
+"""Products for later measurements, which start from the last eigenvector."""
+ROOM = 0.75
+"""A few products are enough where value and residual together stay below this share of the limit. They may be rounded
+(TF32), too."""
 TILE_SIDE = 2048
 """The longest side, in pixels, that is processed at once: 5 GB in float32 (8 GB for the Hessian)."""
 
@@ -145,9 +150,9 @@ class GradientStepDenoiser(NetworkDenoiser):
         """`gamma lambda_max` of the Hessian of `g` at `v`, (B,) float64, from this many products and a random start."""
         return self.top_eigenpair(v, sigma, products).value
 
-    def curvature_meter(self) -> Callable[[Tensor, PerPicture], Tensor]:
+    def curvature_meter(self, limit: PerPicture = 1.0) -> Callable[[Tensor, PerPicture], Tensor]:
         """A `curvature(v, sigma)` for one run, which starts from the eigenvectors that it found at the last iterate."""
-        return _CurvatureMeter(self)
+        return _CurvatureMeter(self, limit)
 
     def growth(self, v: Tensor, sigma: PerPicture, /, products: int = FIRST_PRODUCTS) -> Tensor:
         """The largest eigenvalue of `J_D - I`, (B,): by how much `D` enlarges a small difference from `v`."""
@@ -171,11 +176,12 @@ class GradientStepDenoiser(NetworkDenoiser):
         start: Tensor | None = None,
         seed: int = 0,
         end: Literal[1, -1] = 1,
+        exact: bool = True,
     ) -> Ritz:
         """The largest eigenvalue of gamma times the Hessian of `g` at `v`, with its vector on the network's device.
 
         For `end = -1`, that of minus the Hessian. Without a `start` all pictures start from the same random picture, so
-        that no result depends on the batch.
+        that no result depends on the batch. Without `exact` GPUs may round factors to 10 bits.
         """
         sigmas = self._check(v, sigma)
         if products < 1:
@@ -183,7 +189,7 @@ class GradientStepDenoiser(NetworkDenoiser):
         generator = torch.Generator().manual_seed(seed)
         random = torch.randn((1, *v.shape[1:]), generator=generator).to(self.device, self.precision)
         found = []
-        with torch.no_grad(), full_precision():
+        with torch.no_grad(), full_precision() if exact else nullcontext():
             for part in self._parts(v):
                 pictures = v[part]
                 product = self._hessian(pictures, sigmas[part], end)
@@ -256,22 +262,31 @@ class GradientStepDenoiser(NetworkDenoiser):
 class _CurvatureMeter:
     """The curvature along one run; each measurement starts from the eigenvector of the last one."""
 
-    def __init__(self, denoiser: GradientStepDenoiser) -> None:
-        self._denoiser = denoiser
+    def __init__(self, denoiser: GradientStepDenoiser, limit: PerPicture) -> None:
+        self._denoiser, self._limit = denoiser, torch.as_tensor(limit, dtype=torch.float64)
         self._vector: Tensor | None = None
         self._measured = 0
 
     def __call__(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
         warm = self._vector if self._vector is not None and self._vector.shape == v.shape else None
-        products = FIRST_PRODUCTS if warm is None else LATER_PRODUCTS
-        found = self._denoiser.top_eigenpair(v, sigma, products, warm, seed=self._measured)
-        value, self._vector = found.value, found.vector
-        # An eigenvalue lies within the residual: where it may be 1, a few products are too few to tell.
-        unclear = (value < 1) & (value + found.residual >= 1)
-        if bool(unclear.any()):
-            more = self._denoiser.top_eigenpair(v, sigma, FIRST_PRODUCTS, found.vector, seed=self._measured)
-            value = torch.where(unclear, torch.maximum(value, more.value), value)
-            chosen = unclear.to(more.vector.device).view(-1, 1, 1, 1)
-            self._vector = torch.where(chosen, more.vector, found.vector)
+        look, products = (FIRST_LOOK, FIRST_PRODUCTS) if warm is None else (LATER_LOOK, LATER_PRODUCTS)
+        limit = self._limit.to(v.device)
+        found = self._denoiser.top_eigenpair(v, sigma, look, warm, seed=self._measured, exact=False)
+        # An eigenvalue lies within the residual: where it may be too large, a few products are too few to tell.
+        found = self._with_more(v, sigma, found, found.value + found.residual >= ROOM * limit, products)
+        unclear = (found.value < limit) & (found.value + found.residual >= limit)
+        found = self._with_more(v, sigma, found, unclear, FIRST_PRODUCTS)
+        self._vector = found.vector
         self._measured += 1
-        return value
+        return found.value
+
+    def _with_more(self, v: Tensor, sigma: PerPicture, found: Ritz, which: Tensor, products: int) -> Ritz:
+        """`found` with more products for some of the pictures."""
+        if not bool(which.any()):
+            return found
+        more = self._denoiser.top_eigenpair(v, sigma, products, found.vector, seed=self._measured)
+        return Ritz(  # not the larger value: `more` has seen the direction of `found`, and is not rounded
+            torch.where(which, more.value, found.value),
+            torch.where(which.to(found.vector.device).view(-1, 1, 1, 1), more.vector, found.vector),
+            torch.where(which, more.residual, found.residual),
+        )

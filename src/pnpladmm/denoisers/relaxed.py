@@ -92,10 +92,11 @@ class RelaxedGradientStep(Relaxed):
         assert isinstance(self.denoiser, MeasuredCurvature)
         return self._scaled(self.denoiser.curvature(v, sigma))
 
-    def curvature_meter(self) -> Callable[[Tensor, PerPicture], Tensor]:
-        """The denoiser's meter for one run, scaled."""
+    def curvature_meter(self, limit: PerPicture = 1.0) -> Callable[[Tensor, PerPicture], Tensor]:
+        """The denoiser's meter for one run, scaled: its own limit is larger."""
         assert isinstance(self.denoiser, MeasuredCurvature)
-        measure = curvature_meter(self.denoiser)
+        gamma = torch.as_tensor(self.gamma, dtype=torch.float64)
+        measure = curvature_meter(self.denoiser, torch.as_tensor(limit, dtype=torch.float64).to(gamma.device) / gamma)
         return lambda v, sigma: self._scaled(measure(v, sigma))
 
     def _scaled(self, value: Tensor) -> Tensor:
