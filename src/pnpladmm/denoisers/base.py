@@ -16,7 +16,7 @@ attribute or method  read with              meaning; default
 `prior`              `EvaluablePrior`       evaluates `phi(x)`, for objectives and Lagrangians; unknown
 `prior_within`       `prior_within`         what some rows and columns add to `phi(x)`, a sum over pixels; unknown
 `curvature`          `MeasuredCurvature`    measures how far it is from not being a proximal operator; unknown
-`curvature_meter`    `curvature_meter`      a `curvature` for one run and a limit, which reuses what it found; `curvature`
+`curvature_meter`    `curvature_meter`      a `curvature` for one run and a limit, which learns from it; `curvature`
 ===================  =====================  ===========================================================================
 """
 
