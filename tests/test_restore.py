@@ -281,15 +281,20 @@ def test_bad_pictures_and_blurs_are_one_line() -> None:
 
 
 def test_certified_iterations_after_fast() -> None:
-    """Their certificate, from the annealed picture: with a convex prior they converge to its minimiser."""
+    """Without a named denoiser they are proved and keep what the annealed method found."""
     y, sharp, blur = observed(64)
     quick = pl.restore(y, blur, SIGMA)
     assert quick.certificate.level is Level.OUTSIDE
-    after = pl.restore(y, blur, SIGMA, certify=5)
-    assert after.certificate.level is Level.ASSUMED
-    assert len(after.history) == 5
-    assert any("certified iterations after 8 of Annealed" in note for note in after.notes)
-    assert float(psnr(after.image, sharp)) > float(psnr(quick.image, sharp)) - 1
+    after = pl.restore(y, blur, SIGMA, certify=30)
+    assert after.certificate.level is Level.PROVED
+    assert after.status.label == "converged"
+    (note,) = (note for note in after.notes if "certified iterations after 8 of Annealed" in note)
+    assert note.endswith("with the prior ridge, which also holds the picture near the one it began with")
+    assert float(psnr(after.image, sharp)) > float(psnr(quick.image, sharp)) - 0.2
+    named = pl.restore(y, blur, SIGMA, denoiser="light", certify=5)
+    assert named.certificate.level is Level.ASSUMED
+    assert len(named.history) == 5
+    assert any(note.endswith("with the prior light") for note in named.notes)
     with pytest.raises(pl.InputError, match="certify = -1"):
         pl.restore(y, blur, SIGMA, certify=-1)
 

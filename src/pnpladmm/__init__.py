@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pnpladmm.allocator import keep_memory
 from pnpladmm.blur import Blur, as_blur, read_blur, write_blur
 from pnpladmm.data_terms import Gaussian, Poisson, WeightedGaussian
-from pnpladmm.denoisers import DENOISERS, Promise, as_denoiser, load_denoiser, relaxed
+from pnpladmm.denoisers import DENOISERS, Promise, anchored, as_denoiser, load_denoiser, relaxed
 from pnpladmm.estimate import estimate_blur
 from pnpladmm.operators import (
     Decimation,
@@ -88,6 +88,7 @@ __all__ = [
     "Status",
     "SubsampledTransform",
     "WeightedGaussian",
+    "anchored",
     "as_blur",
     "as_denoiser",
     "check_adjoint",

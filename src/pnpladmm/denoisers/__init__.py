@@ -1,5 +1,6 @@
 """Denoisers: `d(x, sigma)` and what each one promises."""
 
+from pnpladmm.denoisers.anchored import anchored
 from pnpladmm.denoisers.base import (
     Denoiser,
     Promise,
@@ -35,6 +36,7 @@ __all__ = [
     "SoftThreshold",
     "Tikhonov",
     "TotalVariation",
+    "anchored",
     "as_denoiser",
     "check_denoiser",
     "load_denoiser",

@@ -17,6 +17,7 @@ attribute or method  read with              meaning; default
 `prior_within`       `prior_within`         what some rows and columns add to `phi(x)`, a sum over pixels; unknown
 `curvature`          `MeasuredCurvature`    measures how far it is from not being a proximal operator; unknown
 `curvature_meter`    `curvature_meter`      a `curvature` for one run and a limit, which learns from it; `curvature`
+`for_any_size`       `for_any_size`         of a denoiser for pictures of one size, what its promise rests on; itself
 ===================  =====================  ===========================================================================
 """
 
@@ -137,6 +138,12 @@ def is_on_trust(denoiser: object) -> bool:
         return is_on_trust(inner)
     ours = type(denoiser).__module__.startswith("pnpladmm.")
     return bool(getattr(denoiser, "promise_is_stated", not ours))
+
+
+def for_any_size(denoiser: Denoiser) -> Denoiser:
+    """What the promise of a denoiser rests on that is for pictures of one size: it can be tried on small ones."""
+    found: Denoiser = getattr(denoiser, "for_any_size", denoiser)
+    return found
 
 
 def name_of(denoiser: object) -> str:

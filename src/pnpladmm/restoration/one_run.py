@@ -12,14 +12,13 @@ from pnpladmm.restoration.options import USUAL, Options
 from pnpladmm.restoration.policy import Prepared
 from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, make_method, solve
+from pnpladmm.solvers.leaping import Certified
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.solvers.state import State
 from pnpladmm.tiling import Plan, solve_by
 
 TOLERANCE = 1e-4
 """Relative changes below which a picture counts as done."""
-CERTIFYING = "certified"
-"""The method of the iterations that `certify` asks for: convergence is proved of it."""
 
 
 def certify_from(
@@ -35,7 +34,7 @@ def certify_from(
 
     The theorem holds from any `x0`, with `z0 = H x0` and the dual that belongs to it.
     """
-    method = make_method(CERTIFYING, denoiser, problem, noise, strength).started_from_blurred()
+    method = Certified.after(start, denoiser, problem, noise, strength)
     return solve(problem, method, iterations, TOLERANCE, start=start, callback=callback)
 
 

@@ -19,7 +19,7 @@ from pnpladmm.restoration.fitted_noise import with_fitted_noise
 from pnpladmm.restoration.hidden_stars import with_hidden_stars
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
-from pnpladmm.restoration.network_choice import WORDS, network_for
+from pnpladmm.restoration.network_choice import WORDS, network_for, prior_of_certificate
 from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
@@ -30,6 +30,7 @@ from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined, put_together
 from pnpladmm.restoration.sources import shows_sources, too_wide
 from pnpladmm.solvers import Result, Status
+from pnpladmm.solvers.leaping import Certified
 from pnpladmm.solvers.loop import Callback
 from pnpladmm.tensors import InputError
 from pnpladmm.tiling import Plan, plan_for, read_size
@@ -141,8 +142,8 @@ def chosen_denoiser(picture: Picture, operator: LinearOperator, options: Options
         denoiser = network_for(picture, operator, options)
         words = tuple(text for name, text in WORDS.items() if name == denoiser)
     if isinstance(denoiser, str | Path):
-        precise = options.certify or options.method_class.needs_full_precision
-        precision = torch.float32 if precise else None
+        certified_too = options.certify and options.denoiser is not None
+        precision = torch.float32 if certified_too or options.method_class.needs_full_precision else None
         device = None if options.device is None else str(options.device)
         return load_denoiser(denoiser, device, precision), words
     return denoiser, words
@@ -217,10 +218,10 @@ def _restore(
     problem, method = prepared.problem, result.method
     ended = result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT)
     if options.certify and ended and not bool(judged.withdrawn.all()):
-        notes.append(
-            f"certified iterations after {len(result.history)} of {method.name}: the certificate covers only these"
-        )
-        result = certified(result.image, prepared, denoiser, options, callback)
+        count, prior = len(result.history), prior_of_certificate(denoiser, options)
+        result = certified(result.image, prepared, prior, options, callback)
+        note = f"certified iterations after {count} of {method.name}: the certificate covers only these"
+        notes.append(f"{note}, with the prior {Certified.prior_in_words(result.method)}")
     is_jpeg = bool(pages.picture.metadata.jpeg_table)
     white = [not (is_jpeg or prepared.model.has_other_parts(i)) for i in range(len(pages.picture.pixels))]
     hx = result.state.Hx if options.method_class.models_all_light else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import Promise
+from pnpladmm.denoisers.base import Promise, for_any_size
 from pnpladmm.solvers.promises import broken_promise
 from pnpladmm.solvers.state import PlugAndPlayState, State
 
@@ -51,7 +51,7 @@ class Seen:
         if not isinstance(state, PlugAndPlayState) or state.denoised_from is None or denoiser is None:
             return ()
         finite = torch.nan_to_num(state.denoised_from, 0, 0, 0)
-        return broken_promise(denoiser, method.promise, finite, getattr(method, "sigma_d"))  # noqa: B009
+        return broken_promise(for_any_size(denoiser), method.promise, finite, getattr(method, "sigma_d"))  # noqa: B009
 
 
 def rise(history: History, falls: str, picture: int, promise: Promise) -> tuple[str, ...]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers import relaxed
-from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, Promise, promise_of
+from pnpladmm.denoisers import anchored, relaxed
+from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, Promise, name_of, promise_of
 from pnpladmm.solvers.certificate import MARGIN, Theorem
 from pnpladmm.solvers.ladmm import LADMM, LADMMState
-from pnpladmm.solvers.method import Settings
+from pnpladmm.solvers.method import Method, Settings
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.registry import METHODS
-from pnpladmm.solvers.settings import convex_weight
+from pnpladmm.solvers.settings import convex_weight, rows_of, shipped_settings, tuned
 from pnpladmm.solvers.state import Start, State, keep_finished
 from pnpladmm.tensors import InputError, dot, per_picture, squared_norm
 
@@ -26,6 +26,9 @@ MAX_LEAPS = 60
 """Leaps in a run. Nearly all runs converge with fewer; for the others more leaps make the picture worse."""
 LONGER, SHORTER = 2.0, 0.25
 """Factors of `reach` after a leap that was taken, and after one that was not."""
+AFTER = "after"
+"""Settings of certified iterations after another method: `sigma_d`, `relaxation`, and `anchor`, the `mu` of a picture
+that is held (denoisers/anchored.py)."""
 INDEPENDENT, ROUNDING = 1e-9, 10.0
 """A direction is left out if its squared length is less than the first number times that of the longest one, or less
 than the second times the squared rounding errors of a picture."""
@@ -176,12 +179,38 @@ class Certified(LADMM):
     @classmethod
     def from_settings(cls, denoiser: Denoiser, problem: Problem, settings: Settings, calls: int | None = None) -> LADMM:
         """From `sigma_d`, and for denoisers that are used relaxed from their `relaxation`."""
-        # Leaps need a prior that can be evaluated. Convex priors need no leaps.
-        leaps = isinstance(denoiser, EvaluablePrior) and promise_of(denoiser) in (Promise.GRADIENT_STEP, Promise.PROX)
-        kind = LeapingLADMM if leaps else LADMM
         relaxation = torch.as_tensor(settings.get("relaxation", 1.0), dtype=torch.float64)
         used = denoiser if bool((relaxation == 1).all()) else relaxed(denoiser, relaxation)
-        return kind.certified(used, problem, settings["sigma_d"])
+        return cls._of(used, problem, settings)
+
+    @classmethod
+    def after(
+        cls, start: Tensor, denoiser: Denoiser, problem: Problem, sigma: Tensor, strength: float = 1.0
+    ) -> Method[Any]:
+        """For iterations that begin where another method ended, at `start`; `sigma` (B,) is the noise.
+
+        The prior of denoisers that have settings for it holds the picture near `start` (statement 8).
+        """
+        levels = rows_of(shipped_settings(), name_of(denoiser), denoiser).get(AFTER)
+        if levels is None:
+            return cls.for_noise(denoiser, problem, sigma, strength).started_from_blurred()
+        settings = tuned(denoiser, AFTER, sigma)
+        used = anchored(denoiser, settings["relaxation"], start, settings["anchor"])
+        settings["sigma_d"] = strength * settings["sigma_d"]
+        return cls._of(used, problem, settings).started_from_blurred()
+
+    @staticmethod
+    def prior_in_words(method: Method[Any]) -> str:
+        """The prior of a method that `after` made."""
+        denoiser = getattr(method, "denoiser", None)
+        near = getattr(denoiser, "anchor", None) is not None
+        return name_of(denoiser) + (", which also holds the picture near the one it began with" if near else "")
+
+    @staticmethod
+    def _of(denoiser: Denoiser, problem: Problem, settings: Settings) -> LADMM:
+        # Leaps need a prior that can be evaluated. Convex priors need no leaps.
+        leaps = isinstance(denoiser, EvaluablePrior) and promise_of(denoiser) in (Promise.GRADIENT_STEP, Promise.PROX)
+        return (LeapingLADMM if leaps else LADMM).certified(denoiser, problem, settings["sigma_d"])
 
     @classmethod
     def convex_settings(
