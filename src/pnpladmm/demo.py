@@ -20,7 +20,7 @@ from pnpladmm.operators import SpatiallyVaryingBlur
 from pnpladmm.pictures import write_png
 from pnpladmm.report import Section, write_report
 from pnpladmm.restoration import Restoration
-from pnpladmm.restoration.network_choice import DENOISER
+from pnpladmm.restoration.network_choice import PROVED
 from pnpladmm.restoration.noise import check_residual
 from pnpladmm.restoration.one_run import certify_from
 from pnpladmm.restoration.progress import progress_bar
@@ -85,7 +85,7 @@ def run_demo(
         Where `sharp.png`, `blurred.png`, `restored.png`, `certified.png`, `before_after.png`, `blur.png` and the report
         are written.
     denoiser : str, optional
-        The prior; if None, `restore` chooses, and the certified iterations have `light`.
+        The prior; if None, `restore` chooses, and the certified iterations have `ridge`, which is proved.
     iterations : int
         The largest number of certified iterations.
     size : int
@@ -101,7 +101,7 @@ def run_demo(
     demo = make_demo(size)
     blurred, blur = demo.problem.observed, demo.blur
     restored = restore(blurred, blur, denoiser=denoiser, progress=progress)
-    certified = _certified(restored, denoiser or DENOISER, iterations, progress)
+    certified = _certified(restored, denoiser or PROVED, iterations, progress)
     steps = (
         Step("blurred", _quality(blurred, demo)),
         Step("restored", _quality(restored.image, demo), restored),
