@@ -1,4 +1,4 @@
-"""Priors that hold a picture near a known one (docs/reference/proof.md, statement 8)."""
+"""Priors that hold a picture near a known one (docs/reference/anchored.md)."""
 
 from __future__ import annotations
 

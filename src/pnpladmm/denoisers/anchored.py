@@ -1,4 +1,4 @@
-"""A prior that holds the picture near one that is known (docs/reference/proof.md, statement 8).
+"""A prior that holds the picture near one that is known (docs/reference/anchored.md).
 
     D(v) = gamma D_0(v) + (1 - gamma - mu) v + mu a,    0 < gamma,    0 <= mu,    gamma + mu <= 1
 

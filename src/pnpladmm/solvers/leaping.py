@@ -189,7 +189,7 @@ class Certified(LADMM):
     ) -> Method[Any]:
         """For iterations that begin where another method ended, at `start`; `sigma` (B,) is the noise.
 
-        The prior of denoisers that have settings for it holds the picture near `start` (statement 8).
+        The prior of denoisers that have settings for it holds the picture near `start` (denoisers/anchored.py).
         """
         levels = rows_of(shipped_settings(), name_of(denoiser), denoiser).get(AFTER)
         if levels is None:
