@@ -295,6 +295,8 @@ def test_certified_iterations_after_fast() -> None:
     assert named.certificate.level is Level.ASSUMED
     assert len(named.history) == 5
     assert any(note.endswith("with the prior light") for note in named.notes)
+    prior = pl.restore(y, blur, SIGMA, denoiser="ridge", certify=30)  # not what the annealed calls have
+    assert torch.equal(prior.image, after.image)
     with pytest.raises(pl.InputError, match="certify = -1"):
         pl.restore(y, blur, SIGMA, certify=-1)
 

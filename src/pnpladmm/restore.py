@@ -78,6 +78,7 @@ def restore(
         Denoiser calls of `fast` (8), or the largest number of iterations of the others.
     certify : int
         The largest number of iterations of certified LADMM after it; the certificate and the history are about them.
+        Their prior is "ridge", or the denoiser that is named.
     strength : float
         1 is the tuned smoothing; more is smoother.
     boundary : {"unknown", "circular", "replicate", "reflect", "zero"}

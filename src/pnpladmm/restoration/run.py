@@ -19,7 +19,7 @@ from pnpladmm.restoration.fitted_noise import with_fitted_noise
 from pnpladmm.restoration.hidden_stars import with_hidden_stars
 from pnpladmm.restoration.inputs import Given, operator_of
 from pnpladmm.restoration.maps import page_of
-from pnpladmm.restoration.network_choice import WORDS, network_for, prior_of_certificate
+from pnpladmm.restoration.network_choice import WORDS, is_prior_only, network_for, prior_of_certificate
 from pnpladmm.restoration.never_worse import Judged, never_worse, returned, with_known_error
 from pnpladmm.restoration.noise import ResidualCheck, check_residual
 from pnpladmm.restoration.noise_model import joined_noise
@@ -138,11 +138,11 @@ def chosen_denoiser(picture: Picture, operator: LinearOperator, options: Options
     """
     denoiser = options.denoiser
     words: tuple[str, ...] = ()
-    if denoiser is None:
+    if denoiser is None or is_prior_only(operator, options):
         denoiser = network_for(picture, operator, options)
         words = tuple(text for name, text in WORDS.items() if name == denoiser)
     if isinstance(denoiser, str | Path):
-        certified_too = options.certify and options.denoiser is not None
+        certified_too = options.certify and denoiser is options.denoiser
         precision = torch.float32 if certified_too or options.method_class.needs_full_precision else None
         device = None if options.device is None else str(options.device)
         return load_denoiser(denoiser, device, precision), words
@@ -218,7 +218,7 @@ def _restore(
     problem, method = prepared.problem, result.method
     ended = result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT)
     if options.certify and ended and not bool(judged.withdrawn.all()):
-        count, prior = len(result.history), prior_of_certificate(denoiser, options)
+        count, prior = len(result.history), prior_of_certificate(denoiser, operator, options)
         result = certified(result.image, prepared, prior, options, callback)
         note = f"certified iterations after {count} of {method.name}: the certificate covers only these"
         notes.append(f"{note}, with the prior {Certified.prior_in_words(result.method)}")
