@@ -74,7 +74,7 @@ def test_dead_pixels_do_not_count() -> None:
 def test_without_photons_nothing_is_added() -> None:
     found = pl.restore(recorded(500), bead_psf())
     assert not any(STEPS in note for note in found.notes)
-    chosen = pl.restore(recorded(500), bead_psf(), gain=1.0, method="sources")
+    chosen = pl.restore(recorded(500), bead_psf(), gain=1.0, method="richardson-lucy")
     assert not any(STEPS in note for note in chosen.notes)
 
 

@@ -42,7 +42,7 @@ def fit(y: Tensor, light: Tensor, stated: bool = False, counts: Counts | None = 
     prepared = Prepared(problem, level, NoiseModel("estimated", level), ())
     first = pl.solve(problem, pl.Sources(iterations=20), 1, record=False)
     known = State(x=first.state.x, Hx=10 + light)
-    found, (noise,) = fitted(prepared, replace(first, state=known), stated, counts)
+    found, (noise,) = fitted(prepared, replace(first, state=known, image=10 + light), stated, counts)
     return found, noise.per_light, noise.error
 
 

@@ -1,4 +1,4 @@
-"""Pictures of few photons: a network's picture is finished by a few steps of Richardson-Lucy on the counts.
+"""Pictures of few photons: the picture is finished by a few steps of Richardson-Lucy on the counts.
 
 A network was trained on photographs with weak, even noise. In the dark beside bright spots it leaves light below 0,
 and it takes a part of faint light away. Multiplicative steps that raise the likelihood of the counts mend both: light
@@ -16,23 +16,32 @@ from pnpladmm.data_terms import Poisson
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Prepared
 from pnpladmm.restoration.smoothing import smoothed
-from pnpladmm.solvers import Annealed, Problem, Result, RichardsonLucy
+from pnpladmm.restoration.sources import FAINT, FEW, sharpest_sources
+from pnpladmm.solvers import Annealed, Problem, Result, RichardsonLucy, Sources
 from pnpladmm.solvers.state import State
 
 MOST_STEPS = 20
+FOR_SPOTS = 10
+"""Steps at least where single spots are seen."""
+FOR_WIDE_SOURCES = 40
+REACH = 5
+"""Pixels from a single spot at which its light is gone."""
 
 
 def finished_on_counts(
     result: Result, prepared: Prepared, options: Options, scale: float
 ) -> tuple[Result, tuple[str, ...]]:
     """The result after the steps, and a note; as it was where no photons were stated or another method restored it."""
-    if options.gain is None or not isinstance(result.method, Annealed):
+    wide = prepared.width is not None and isinstance(result.method, Sources)
+    if options.gain is None or not (wide or isinstance(result.method, Annealed)):
         return result, ()
     gain, background = options.gain / scale, options.background / scale
     problem = _problem_of_counts(prepared.problem, gain, background)
     if not RichardsonLucy.suits(problem):
         return result, ()
     steps = steps_for(prepared.problem.observed + background, gain)
+    if wide:
+        steps = torch.full_like(steps, FOR_WIDE_SOURCES)
     method, image = RichardsonLucy(), result.image
     state = method.init(problem, image)
     for done in range(1, int(steps.max()) + 1):
@@ -46,7 +55,9 @@ def finished_on_counts(
 def steps_for(observed: Tensor, gain: float) -> Tensor:
     """The number of steps, (B,): the root of the photons at the brightest place, its ratio of signal to noise."""
     brightest = smoothed(observed).flatten(1).amax(1).double() / gain
-    return brightest.clamp_min(0).sqrt().round().clamp(1, MOST_STEPS).cpu()
+    steps = brightest.clamp_min(0).sqrt().round().clamp(1, MOST_STEPS).cpu()
+    spots = [sharpest_sources(picture, REACH, None, FAINT, FEW) is not None for picture in observed]
+    return torch.where(torch.tensor(spots), steps.clamp_min(FOR_SPOTS), steps)
 
 
 def few_photons(prepared: Prepared, options: Options, scale: float) -> bool:

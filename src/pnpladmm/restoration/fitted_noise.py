@@ -3,11 +3,12 @@
 A method whose picture is a model of all the light says how bright each pixel is without noise. So the residual of a
 first run shows how the noise grows with the light `m` above the sky:
 
-    v = a + b m + c^2 m m0,
+    v = a + b m + c^2 H(x m0),    m = H x,
 
 `a` the noise of the sky, `b` what one photon adds, `c` the error of the PSF relative to its peak, `m0` the brightest
-light nearby. With `v` proportional to `m` a least-squares fit keeps the flux of a star, whatever the PSF looks like;
-with `m^2` the wings would decide. A variance map that was given stays, and so does a gain: then only `c` is fitted.
+light near a source. Around a star that is `c^2 m m0`, out to the border of the PSF. With `v` proportional to `m` a
+least-squares fit keeps the flux of a star, whatever the PSF looks like; with `m^2` the wings would decide. A variance
+map that was given stays, and so does a gain: then only `c` is fitted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pnpladmm.restoration.hidden_stars import without_hidden_stars
 from pnpladmm.restoration.one_run import one_run
 from pnpladmm.restoration.options import Options
 from pnpladmm.restoration.policy import Prepared
+from pnpladmm.restoration.single_stars import common_width
 from pnpladmm.restoration.smoothing import smoothed
 from pnpladmm.solvers import Problem, Result, Status
 from pnpladmm.solvers.loop import Callback
@@ -48,6 +50,7 @@ SCATTER = 1.4826
 """Standard deviation of normal numbers of which the median absolute value is 1."""
 FAINT = 3.0
 """Light, in units of the noise of the sky, from which on pixels tell about `b` and `c`."""
+WIDER = "small sources are wider than the PSF says: as spots of sigma {} pixels"
 LEAST_TOLD = 0.002
 """A smaller error of the PSF is not worth a word."""
 
@@ -96,6 +99,9 @@ def with_fitted_noise(
             return prepared, None
         known, found = fitted(prepared, result, stated, counts)
         state = None if plan is not None else result.method.again(result.state)
+        if counts is not None:
+            prepared = replace(prepared, width=common_width(known.problem, result))
+            known = replace(known, width=prepared.width)
         without = without_hidden_stars(prepared, known, result)
         if without is not None:
             state = None if prepared.stars is None else state
@@ -103,6 +109,7 @@ def with_fitted_noise(
             known = replace(without, problem=replace(without.problem, data_term=term))
     notes = tuple(words for noise in found if (words := noise.words(scale)))
     notes += () if prepared.stars is None else (prepared.stars.words(),)
+    notes += () if prepared.width is None else (WIDER.format(", ".join(f"{s:.2f}" for s in prepared.width.sqrt())),)
     return replace(known, notes=(*prepared.notes, *notes)), state
 
 
@@ -111,8 +118,26 @@ def gentle(prepared: Prepared) -> Prepared:
     problem = prepared.problem
     precision = _precision(problem)
     sky = torch.stack([_sky(y, p) for y, p in zip(problem.observed, precision, strict=True)]).view(-1, 1, 1, 1)
-    light = (smoothed(problem.observed) - sky).clamp_min(0)
-    return with_variance(prepared, precision, FIRST_ERROR**2 * light * nearby(light))
+    blurry = blurred_errors(replace(problem, observed=smoothed(problem.observed)).default_start(), sky, problem)
+    return with_variance(prepared, precision, FIRST_ERROR**2 * blurry)
+
+
+def blurred_errors(image: Tensor, sky: Tensor, problem: Problem) -> Tensor:
+    """`H(x m0)`, at least `m^2`, with `x` the light of a picture above the sky (B, 1, 1, 1), like the observation.
+
+    It goes as far as the PSF does: far from a star nothing may count more than beside it.
+    """
+    H = problem.operator
+    light = (image - sky.to(image)).clamp_min(0)
+    seen = H.forward(light)
+    bright = nearby(seen)
+    if H.crop_offset is not None and bright.shape != light.shape:
+        (top, left), (rows, columns) = H.crop_offset, bright.shape[-2:]
+        rims = (left, light.shape[-1] - columns - left, top, light.shape[-2] - rows - top)
+        bright = torch.nn.functional.pad(bright, rims, mode="replicate")
+    elif bright.shape != light.shape:
+        bright = torch.nn.functional.interpolate(bright, light.shape[-2:])
+    return torch.maximum(H.forward(light * bright), seen.square())
 
 
 def nearby(light: Tensor) -> Tensor:
@@ -128,14 +153,15 @@ def fitted(
     seen = first.state.Hx
     if seen is None or seen.shape != problem.observed.shape:
         seen = problem.operator.forward(first.image)
-    residuals, stars = problem.observed - seen, 0 if prepared.stars is None else prepared.stars.seen
-    seen = seen + stars
+    residuals, image = problem.observed - seen, first.image
+    if prepared.stars is not None:
+        seen, image = seen + prepared.stars.seen, image + prepared.stars.shown
     if counts is not None:
         precision = _of_counts(residuals, seen, precision, counts)
     found, more = [], []
-    for residual, mean, p in zip(residuals, seen, precision, strict=True):
-        light = (mean - _sky(mean, p)).clamp_min(0)
-        blurry = light * nearby(light)
+    sky = torch.stack([_sky(mean, p) for mean, p in zip(seen, precision, strict=True)]).view(-1, 1, 1, 1)
+    lights, blurs = (seen - sky).clamp_min(0), blurred_errors(image, sky, problem)
+    for residual, light, blurry, p in zip(residuals, lights, blurs, precision, strict=True):
         noise = _fit(residual, light, blurry, p, stated)
         found.append(noise)
         more.append(noise.per_light * light + noise.error**2 * blurry)
@@ -167,7 +193,7 @@ def _fit(residual: Tensor, light: Tensor, blurry: Tensor, precision: Tensor, sta
     e, m, q, p = (value.detach().double().cpu().numpy().ravel() for value in (residual, light, blurry, precision))
     e, m, q, a = e[p > 0], m[p > 0], q[p > 0], 1 / p[p > 0]
     floor = FAINT * np.sqrt(np.median(a))
-    bright = m > floor
+    bright = (m > floor) & (q > 0)
     if bright.sum() < 2 * LEAST_NUMBER:
         return LightNoise()
     e, m, q, a = e[bright], m[bright], q[bright], a[bright]

@@ -14,6 +14,7 @@ from pnpladmm.restoration.units import Units
 from pnpladmm.solvers import Problem, Result, make_method, solve
 from pnpladmm.solvers.leaping import Certified
 from pnpladmm.solvers.loop import Callback
+from pnpladmm.solvers.sources import Sources
 from pnpladmm.solvers.state import State
 from pnpladmm.tiling import Plan, solve_by
 
@@ -60,6 +61,8 @@ def one_run(
     method = options.method
     if isinstance(method, str):
         method = make_method(method, denoiser, problem, noise, options.strength, options.iterations)
+        if prepared.width is not None and isinstance(method, Sources):
+            method = replace(method, width=prepared.width)
     iterations = options.iterations or method.iterations_for(noise)
     if method.length is not None and (share < 1 or state is not None):
         iterations = round(share * method.length) - (0 if state is None else state.iteration)

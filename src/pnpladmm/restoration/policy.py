@@ -56,6 +56,8 @@ class Prepared:
     notes: tuple[str, ...]
     stars: HiddenStars | None = None
     """Saturated stars that were taken off the observation."""
+    width: Tensor | None = None
+    """The variance of small sources in pixels squared, (B,); None where they are points."""
 
 
 def prepare(pages: Pages, operator: LinearOperator, options: Options) -> Prepared:

@@ -28,6 +28,7 @@ from pnpladmm.restoration.options import FOR_SOURCES, USUAL, Options
 from pnpladmm.restoration.plausible import mostly_noise, no_blur
 from pnpladmm.restoration.policy import Pages, Prepared, prepare
 from pnpladmm.restoration.result import Restoration, joined, put_together
+from pnpladmm.restoration.single_stars import with_single_stars
 from pnpladmm.restoration.sources import shows_sources, too_wide
 from pnpladmm.solvers import Result, Status
 from pnpladmm.solvers.leaping import Certified
@@ -67,7 +68,7 @@ def run(
 ) -> Restoration:
     """Restore every page and put the results together."""
     stars = options.is_open and (len(given.picture.pixels) == 1 or not given.together)
-    stars = stars and shows_sources(given.picture, blur)
+    stars = stars and shows_sources(given.picture, blur, options.gain)
     options = options.decided(FOR_SOURCES if stars else USUAL)
     operator = as_operator(operator_of(blur, options.boundary), given.picture.pixels)
     denoiser, words = chosen_denoiser(given.picture, operator, options)
@@ -213,7 +214,10 @@ def _restore(
         judged = Judged(prepared, result, nothing, divided)
     notes = [*prepared.notes, *judged.notes]
     prepared = judged.prepared
-    result, words = finished_on_counts(judged.result, prepared, options, pages.picture.scale)
+    result = judged.result
+    if isinstance(options.method, str):
+        result = with_single_stars(prepared.problem, result)
+    result, words = finished_on_counts(result, prepared, options, pages.picture.scale)
     notes += words
     problem, method = prepared.problem, result.method
     ended = result.status in (Status.FINISHED, Status.CONVERGED, Status.ITERATION_LIMIT)

@@ -11,12 +11,16 @@ from pnpladmm.blur.describe import fwhm
 from pnpladmm.pictures import Picture
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.noise import estimate_noise
+from pnpladmm.restoration.smoothing import smoothed
 from pnpladmm.tensors import InputError
 
 BRIGHT = 25.0
 """Times the noise: fainter peaks say nothing about their width."""
 FEWEST, MOST, CANDIDATES = 8, 40, 1000
 """Sources that are needed, those that are measured, and the peaks that are looked at, the brightest first."""
+FAINT, FEW = 12.0, 4
+"""The same for counts: times the noise, and sources that are needed."""
+LEAST_PHOTONS = 15.0
 TOO_WIDE = 1.7
 """A PSF is refused as too wide from here on; measured on blurred photographs and star fields in the tests."""
 ISOLATED = 0.3
@@ -54,11 +58,12 @@ def too_wide(picture: Picture, blur: object) -> str | None:
     )
 
 
-def shows_sources(picture: Picture, blur: object) -> bool:
+def shows_sources(picture: Picture, blur: object, gain: float | None = None) -> bool:
     """Whether a picture is bright spots on a dark, smooth sky, so that the method for them suits it.
 
     A FITS frame is one where much of it is sky, and where bright spots stand out but no dark ones. Other files of more
-    than 8 bits have to show isolated sources as sharp as the PSF allows, too.
+    than 8 bits have to show isolated sources as sharp as the PSF allows, too. Where `gain` says what one photon adds,
+    a few faint ones will do, but too few photons do not show what is a source.
     """
     if not isinstance(blur, Blur) or np.dtype(picture.dtype) == np.uint8 or picture.metadata.jpeg_table:
         return False
@@ -69,7 +74,18 @@ def shows_sources(picture: Picture, blur: object) -> bool:
     valid = None if picture.valid is None else picture.valid[0]
     if not _bright_on_dark(picture.pixels[0], valid):
         return False
-    return picture.format == "FITS" or sharpest_sources(picture.pixels[0], reach, valid) is not None
+    if picture.format == "FITS":
+        return True
+    if gain is not None and _photons(picture, gain) < LEAST_PHOTONS:
+        return False
+    bright, fewest = (BRIGHT, FEWEST) if gain is None else (FAINT, FEW)
+    return sharpest_sources(picture.pixels[0], reach, valid, bright, fewest) is not None
+
+
+def _photons(picture: Picture, gain: float) -> float:
+    """The photons at the brightest place above the background."""
+    light = smoothed(picture.pixels[:1])
+    return float((light - light.flatten(2).median(2).values[..., None, None]).amax()) * picture.scale / gain
 
 
 def _bright_on_dark(pixels: Tensor, valid: Tensor | None) -> bool:
@@ -98,7 +114,9 @@ def _bright_on_dark(pixels: Tensor, valid: Tensor | None) -> bool:
     return bright >= FEWEST and dark <= MOST_DARK * bright
 
 
-def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) -> float | None:
+def sharpest_sources(
+    pixels: Tensor, reach: int, valid: Tensor | None = None, bright: float = BRIGHT, fewest: int = FEWEST
+) -> float | None:
     """FWHM in pixels of the sharpest isolated sources of a page (C, H, W); None where there are too few.
 
     `reach` is the distance from a source in pixels at which its light has to be gone.
@@ -112,22 +130,22 @@ def sharpest_sources(pixels: Tensor, reach: int, valid: Tensor | None = None) ->
     except InputError:
         return None
     peaks = levels == maximum_filter(levels, 2 * reach + 1)
-    peaks &= levels > np.median(levels) + BRIGHT * noise
+    peaks &= levels > np.median(levels) + bright * noise
     if valid is not None:
         peaks &= valid[:, :LARGEST_PART, :LARGEST_PART].all(0).cpu().numpy()
     rows, columns = np.nonzero(peaks)
     order = np.argsort(levels[rows, columns])[::-1][:CANDIDATES]
     widths: list[float] = []
     for row, column in zip(rows[order], columns[order], strict=True):
-        found = _width(levels, int(row), int(column), reach, noise)
+        found = _width(levels, int(row), int(column), reach, bright * noise)
         if found is not None:
             widths.append(found)
         if len(widths) == MOST:
             break
-    return float(np.quantile(widths, SHARPEST)) if len(widths) >= FEWEST else None
+    return float(np.quantile(widths, SHARPEST)) if len(widths) >= fewest else None
 
 
-def _width(levels: Array, row: int, column: int, reach: int, noise: float) -> float | None:
+def _width(levels: Array, row: int, column: int, reach: int, least: float) -> float | None:
     """FWHM of the source at this peak; None where it is no isolated source, or only a hot pixel."""
     if not (reach <= row < levels.shape[0] - reach and reach <= column < levels.shape[1] - reach):
         return None
@@ -137,6 +155,6 @@ def _width(levels: Array, row: int, column: int, reach: int, noise: float) -> fl
     part = part - np.median(rim)
     peak = part[reach, reach]
     around = [part[reach - 1, reach], part[reach + 1, reach], part[reach, reach - 1], part[reach, reach + 1]]
-    if peak < BRIGHT * noise or np.mean(around) < HOT * peak or np.max(rim) - np.median(rim) > ISOLATED * peak:
+    if peak < least or np.mean(around) < HOT * peak or np.max(rim) - np.median(rim) > ISOLATED * peak:
         return None
     return fwhm(np.where(np.hypot(y, x) <= reach, part, 0))

@@ -14,7 +14,7 @@ from pnpladmm.solvers.certificate import MARGIN, Condition, Theorem
 from pnpladmm.solvers.method import Method
 from pnpladmm.solvers.problem import Problem
 from pnpladmm.solvers.registry import METHODS
-from pnpladmm.solvers.source_atoms import SHARED, SourceAtoms
+from pnpladmm.solvers.source_atoms import SHARED, SourceAtoms, widened
 from pnpladmm.solvers.state import Start, State, start_picture
 from pnpladmm.tensors import InputError, PerPicture, check_positive
 
@@ -33,6 +33,7 @@ EVEN = 0.2
 """A source whose centre is this near to a point, in half pixels, is made of the points on both sides of it."""
 ALONE = 0.25
 """Around a source that is alone, from one to two pixels, there is less than this share of its light."""
+WIDEST = 4.0
 TINY = 1e-12
 
 
@@ -74,6 +75,8 @@ class Sources(Method[SourcesState]):
     ----------
     threshold : float or Tensor
         `w` in units of the noise: light that stands out less is left to the sky; one number, or one per picture.
+    width : float or Tensor
+        The variance of points in pixels squared: 0 for stars, more for beads and vesicles.
     iterations : int
         The length of the schedule.
 
@@ -95,10 +98,13 @@ class Sources(Method[SourcesState]):
 
     threshold: PerPicture = 3.0
     iterations: int = ITERATIONS
+    width: PerPicture = 0.0
 
     def __post_init__(self) -> None:
-        """Check the two numbers."""
+        """Check the numbers."""
         check_positive("threshold", self.threshold)
+        if bool((torch.as_tensor(self.width) < 0).any()) or bool((torch.as_tensor(self.width) > WIDEST).any()):
+            raise InputError(f"width = {self.width}: give a variance from 0 to {WIDEST:g} pixels squared")
         if self.iterations < self.fewest_iterations:
             raise InputError(f"iterations = {self.iterations}: Sources needs {self.fewest_iterations} or more")
 
@@ -126,7 +132,7 @@ class Sources(Method[SourcesState]):
 
     def init(self, problem: Problem, start: Start = None) -> SourcesState:
         """No source, and a flat sky at the median; a given start is taken as points."""
-        atoms = SourceAtoms(problem.shape, problem.observed)
+        atoms = self.atoms(problem)
         flat = _level(problem)
         light = torch.zeros(problem.pictures, sum(atoms.counts), dtype=flat.dtype, device=flat.device)
         parts = atoms.parts(light)
@@ -148,11 +154,11 @@ class Sources(Method[SourcesState]):
     def step(self, problem: Problem, state: SourcesState) -> SourcesState:
         """The equations above; at the end of a stage the weights first."""
         s, H, h, y = state, problem.operator, problem.data_term, problem.observed
-        atoms = SourceAtoms(problem.shape, y)
+        atoms = self.atoms(problem)
         ahead, H_ahead, since = s.ahead, s.H_ahead, s.since
         penalty, metric = s.penalty, s.metric
         if s.iteration in self.stages:
-            ahead, H_ahead, since = s.light, s.Hx, 0
+            ahead, H_ahead, since = s.light, H.forward(atoms.seen(s.light)), 0
             penalty, metric = self._weights(problem, atoms, s.light)
         slope = atoms.seen_adjoint(H.adjoint(h.gradient(H_ahead, y)))
         light = ahead - (slope + penalty) / metric
@@ -165,6 +171,11 @@ class Sources(Method[SourcesState]):
             ahead=light + momentum * (light - s.light), H_ahead=Hx + momentum * (Hx - s.Hx),
             since=since + 1, iteration=s.iteration + 1,
         )  # fmt: skip
+
+    def atoms(self, problem: Problem) -> SourceAtoms:
+        """What its pictures are made of."""
+        width = torch.as_tensor(self.width, dtype=torch.float64).reshape(-1).expand(problem.pictures)
+        return SourceAtoms(problem.shape, problem.observed, width)
 
     def objective(self, problem: Problem, state: SourcesState) -> Tensor:
         """`h(H A c) + sum w c`, with the weights of the stage."""
@@ -200,7 +211,7 @@ class Sources(Method[SourcesState]):
         reach = [1 / c if first else part + LEAST_STEP / c for part, c in zip(parts, seen_by, strict=False)]
         level = torch.stack([part.flatten(1).mean(1) for part in reach]).sum(0).view(-1, 1, 1, 1)
         # In float64: next to a bright star the rounding of float32 is more than an empty place has.
-        wide = SourceAtoms(problem.shape, problem.observed.double())
+        wide = SourceAtoms(problem.shape, problem.observed.double(), atoms.width)
         r = wide.join([*reach, level.expand_as(parts[-1])]).double()
         seen = size.forward(wide.seen(r, bound=True))
         metric = MARGIN * wide.seen_adjoint(size.adjoint(precision * seen), bound=True) / r
@@ -228,7 +239,8 @@ def _clarity(problem: Problem, atoms: SourceAtoms, precision: Tensor) -> list[Te
     share = H.adjoint(torch.ones_like(y)).abs()
     share = share.clamp_min(1e-3 * share.flatten(1).amax(1).clamp_min(TINY).view(-1, 1, 1, 1))
     around = (H.adjoint(precision).abs() / share).clamp_min(TINY * precision.flatten(1).amax(1).view(-1, 1, 1, 1))
-    kept = [H.forward(layer).square().flatten(1).sum(1) / probe[0].numel() for layer in atoms.spots(probe)]
+    layers = [widened(probe, atoms.width, 1), *atoms.spots(probe)[1:]]
+    kept = [H.forward(layer).square().flatten(1).sum(1) / probe[0].numel() for layer in layers]
     found = [(around * k.clamp_min(TINY).view(-1, 1, 1, 1)).sqrt() for k in kept]
     return [atoms.on_points(found[0]), *found[1:]]
 

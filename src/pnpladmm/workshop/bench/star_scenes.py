@@ -72,6 +72,13 @@ class Scene:
         _add(found, x, y, -flux, POINT)
         return found
 
+    def galaxy(self, source: Array) -> Array:
+        """The sharp light of one galaxy, given as in `galaxies`."""
+        found = np.zeros_like(self.sharp)
+        x, y, flux, along, across = source
+        _add(found, x, y, flux, galaxy_shape(across, along))
+        return found
+
     def blur(self) -> Blur:
         """The PSF of the frame on the pixels: two kernels and the weights of a source at each place."""
         import torch
@@ -103,9 +110,9 @@ def blurred(shape: Shape, psf: Shape) -> Shape:
     return [(a * b, float(np.hypot(s, u)), float(np.hypot(t, v))) for a, s, t in shape for b, u, v in psf]
 
 
-def scenes(side: int = 256) -> list[Scene]:
-    """The four frames."""
-    rng = np.random.default_rng(30)
+def scenes(side: int = 256, seed: int = 30) -> list[Scene]:
+    """A draw of the four frames."""
+    rng = np.random.default_rng(seed)
     isolated = _grid_of_stars(rng, side, 36, 2e3, 3e5)
     few = _grid_of_stars(rng, side, 64, 2e3, 1e5)
     near = few[rng.random(len(few)) < 0.6]
@@ -120,14 +127,14 @@ def scenes(side: int = 256) -> list[Scene]:
     apart = [np.hypot(*(galaxies[:, :2] - star[:2]).T).min() > 1 for star in near]
     none = np.zeros((0, 5))
     return [
-        make_scene("isolated", side, isolated, none, 1),
-        make_scene("crowded", wide, crowd, none, 2),
-        make_scene("galaxies", side, near[apart], galaxies, 3),
-        make_scene("saturated", side, bright, none, 4),
+        make_scene("isolated", side, isolated, none, (seed, 1)),
+        make_scene("crowded", wide, crowd, none, (seed, 2)),
+        make_scene("galaxies", side, near[apart], galaxies, (seed, 3)),
+        make_scene("saturated", side, bright, none, (seed, 4)),
     ]
 
 
-def make_scene(name: str, side: int, stars: Array, galaxies: Array, seed: int) -> Scene:
+def make_scene(name: str, side: int, stars: Array, galaxies: Array, seed: int | tuple[int, int]) -> Scene:
     """The frame in whole counts, clipped at the top of 16 bits."""
     sharp, mean = np.zeros((side, side)), np.zeros((side, side))
     for x, y, flux, *size in [*stars, *galaxies]:
