@@ -1,4 +1,4 @@
-"""Stars that stand alone as single points, the width that small sources have in common, and how far errors of a PSF go."""
+"""Stars that stand alone become single points, small sources share a width, and errors of a PSF go far."""
 
 from __future__ import annotations
 
