@@ -186,7 +186,7 @@ def test_pictures_that_overflow_change_no_weight(folder: Path, tmp_path: Path, b
     loss = float(training._advance())
     assert math.isfinite(loss) == (broken < 2)  # without any good picture it is for `run` to roll back
     assert training.schedules[3].rows() == schedule
-    # Only the weight decay moves them. Weights of units that are 0 all over the broken picture still learn from the other.
+    # Only the weight decay moves them. Weights of units that are 0 all over the broken picture learn from the other.
     moved = total = 0
     for before, after in zip(good, training.network.parameters(), strict=True):
         assert bool(after.isfinite().all())
