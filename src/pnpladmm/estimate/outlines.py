@@ -29,6 +29,8 @@ LEAST = 1e-2
 """Of `m` at the start: what is 0 would stay 0."""
 BEYOND = 3.0
 """Standard deviations by which light from beyond the picture differs from its mirror image."""
+ELSEWHERE = 0.1
+"""Share of the variance of the whole picture that is added to that nearby."""
 
 
 def fit_outlines(pair: Pair, field: Field, shares: Array, steps: int = STEPS) -> tuple[Array, Array]:
@@ -58,7 +60,7 @@ def trusted(pair: Pair, field: Field) -> Array:
     """How far each pixel counts, 0 to 1: the variance of the noise over that of the noise and of unknown light.
 
     Light from beyond the picture is guessed to be that of its mirror image, with an error of `BEYOND` times the
-    contrast of the picture there.
+    contrast of the picture there. A flat sky may end just beyond the border: the contrast of the whole counts a little.
     """
     from scipy.ndimage import uniform_filter
     from scipy.signal import fftconvolve
@@ -69,7 +71,8 @@ def trusted(pair: Pair, field: Field) -> Array:
         for weight, kernel in zip(field.weights, field.kernels, strict=True)
     )
     mean, square = (uniform_filter(p, pair.side, mode="reflect") for p in (pair.sharp, pair.sharp**2))
-    error = (BEYOND * lost) ** 2 * (square - mean**2).clip(0)
+    contrast = (square - mean**2).clip(0) + ELSEWHERE * pair.sharp[pair.sharp_valid].var()
+    error = (BEYOND * lost) ** 2 * contrast
     result: Array = pair.valid * pair.noise**2 / (pair.noise**2 + error)
     return result
 
