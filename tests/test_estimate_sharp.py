@@ -11,7 +11,7 @@ import torch
 
 import pnpladmm as pl
 from pnpladmm.blur import Blur, common_size, gaussian, motion
-from pnpladmm.estimate.kernel_fields import Field, convolved
+from pnpladmm.estimate.kernel_fields import Field, convolved, wide_enough
 from pnpladmm.estimate.kernel_fit import PRIORS
 from pnpladmm.estimate.outlines import fit_outlines, trusted
 from pnpladmm.estimate.pair import Pair
@@ -117,6 +117,19 @@ def test_outlines_are_found_to_the_pixel() -> None:
     assert np.abs(off - true)[:, inside].mean() > 0.04
     assert np.abs(found - true)[:, inside].mean() < 0.01
     np.testing.assert_allclose(found.sum(0), 1, rtol=1e-12)
+
+
+def test_kernels_that_are_cut_off_get_more_room() -> None:
+    sharp = scene()
+    known = np.ones(sharp.shape, bool)
+    pair = Pair(sharp, sharp, known, known, NOISE, 9, (0, 0), 1.0, 0.0)
+    middle, edge = np.zeros((9, 9)), np.zeros((9, 9))
+    middle[4, 3:6], edge[4, 4:] = 1 / 3, 1 / 5
+    whole = np.ones((1, *sharp.shape))
+    for kernel, side in ((middle, 9), (edge, 15)):
+        wide, field = wide_enough(pair, Field("one", kernel[None], whole, np.zeros((1, 2)), PRIORS[:1]))
+        assert wide.side == side
+        np.testing.assert_array_equal(field.kernels[0], padded(kernel, side))
 
 
 def test_light_from_beyond_the_picture_counts_less() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.forms.grid import bilinear
 from pnpladmm.estimate.kernel_fit import PRIORS, Prior, Sums, fit_kernel, sums_over
-from pnpladmm.estimate.pair import Pair
+from pnpladmm.estimate.pair import SIDES, Pair
 from pnpladmm.estimate.psf_field import lattice, places_of
 
 MOST_PIXELS = (24000, 60000)
@@ -30,6 +30,10 @@ SMALLEST_NOISE = 1e-4
 """Rounding of 12 bits."""
 PER_NODE = 2500
 """Usable pixels for each node of a grid."""
+AT_THE_RIM = 0.02
+"""Share of the light in the outer pixels of a kernel that says that the kernel is cut off."""
+WIDER = 1.6
+"""How much larger kernels become that were cut off."""
 DETAIL = 9
 """Pixels, as in `restoration/signs.py`."""
 
@@ -102,6 +106,23 @@ def grid_of_kernels(pair: Pair, seen: Array, start: Field, nodes: int, apart: fl
             beside = (np.abs((places - place) / step).sum(1) - 1) < 0.1
             kernels[i] = fit_kernel(sums[i], pair.noise, start.priors[0], kernels[beside].mean(0), apart)
     return Field(f"a grid of {len(x)}x{len(y)}", kernels, weights, places, start.priors * len(places), apart)
+
+
+def cut_off(field: Field) -> bool:
+    """Whether a kernel carries light to its rim."""
+    side = field.kernels.shape[-1]
+    offset = np.arange(side) - side // 2
+    rim = offset[:, None] ** 2 + offset[None, :] ** 2 >= (side // 2) ** 2
+    return side > SIDES[0] and float((field.kernels * rim).sum((1, 2)).max()) > AT_THE_RIM
+
+
+def wide_enough(pair: Pair, field: Field) -> tuple[Pair, Field]:
+    """Room for larger kernels, if one of them is cut off."""
+    side = min(int(WIDER * pair.side) | 1, SIDES[1], (min(pair.sharp.shape) // 2 - 1) | 1)
+    if side <= pair.side or not cut_off(field):
+        return pair, field
+    margin = (side - pair.side) // 2
+    return replace(pair, side=side), replace(field, kernels=np.pad(field.kernels, ((0, 0), *((margin,) * 2,) * 2)))
 
 
 def finished(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]:

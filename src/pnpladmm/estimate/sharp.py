@@ -16,12 +16,14 @@ from pnpladmm.estimate.kernel_fields import (
     GRIDS,
     PER_NODE,
     Field,
+    cut_off,
     finished,
     grid_of_kernels,
     left_over,
     one_kernel,
     typical_error,
     unexplained,
+    wide_enough,
 )
 from pnpladmm.estimate.pair import Pair, brighter, match
 from pnpladmm.estimate.psf_field import blur_of_grid, lattice, places_of, uniform_blur
@@ -48,8 +50,6 @@ IN_COMMON = 1.5
 """Errors of the kernels of regions, relative to those that two halves show: both have the outlines and the prior."""
 UNLIKE = 1.3
 """Residual over the noise from which the pictures differ by more than a blur."""
-AT_THE_RIM = 0.02
-"""Share of the light in the outer pixels of a kernel that says that the kernel is cut off."""
 
 
 @WAYS.register("sharp")
@@ -104,6 +104,8 @@ class Sharp(Way):
         # What a kernel explains was no noise, however fine it looks.
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, start, ~seen)))
         field, tried = self._chosen(pair, seen, start, tell)
+        if self.side is None:  # it suits the kernel of the largest region
+            pair, field = wide_enough(pair, field)
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, field, ~seen)))
         misfit = unexplained(pair, field, ~seen)
         if len(field.kernels) > 1 and not field.apart:
@@ -219,8 +221,7 @@ def _warnings(
     if weak.any():
         names = listed([where(x, y, scene.size) for x, y in places[weak]])
         found.append(f"the kernels are not well determined in the {names}: error {100 * error[weak].max():.0f} %")
-    rim = distance >= (pair.side // 2) ** 2
-    if pair.side > 5 and float((field.kernels * rim).sum((1, 2)).max()) > AT_THE_RIM:
+    if cut_off(field):
         found.append(f"kernels of {pair.side} pixels may be cut off: give a larger side")
     return found
 
