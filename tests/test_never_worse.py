@@ -18,7 +18,8 @@ from pnpladmm.blur import Blur, as_blur, defocus, gaussian, motion
 from pnpladmm.restoration.never_worse import never_worse, raised, with_known_error
 from pnpladmm.restoration.noise_model import NoiseModel
 from pnpladmm.restoration.policy import Prepared
-from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, known_error
+from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, evidence, expected_gain, known_error
+from pnpladmm.restoration.psf_score import psf_score
 from pnpladmm.restoration.signs import detail_of, signs_of
 from pnpladmm.solvers import make_method
 
@@ -195,18 +196,20 @@ def test_an_error_of_the_psf_adds_to_the_variance_of_each_pixel() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_the_doubt_does_not_depend_on_the_scale_of_the_picture(scale: float) -> None:
+def test_the_evidence_does_not_depend_on_the_scale_of_the_picture(scale: float) -> None:
     kernel = gaussian(1.6)
     y, sharp = observed(kernel)
     ringing = sharp + 0.3 * torch.randn(sharp.shape, generator=torch.Generator().manual_seed(1), dtype=sharp.dtype)
     operator = pl.SpatiallyVaryingBlur(kernel[None], torch.ones(1, SIDE, SIDE), "reflect")
-    level = torch.tensor([scale * 2 / 255], dtype=torch.float64)
-    problem = pl.Problem(scale * y, operator, pl.Gaussian(float(level)))
-    good, bad = (signs_of(problem, scale * x, level) for x in (sharp, ringing))
-    assert good is not None
-    assert bad is not None
-    assert float(doubt(good)) < DOUBTFUL < 1 < float(doubt(bad))
-    unscaled = pl.Problem(y, operator, pl.Gaussian(2 / 255))
-    reference = signs_of(unscaled, ringing, level / scale)
-    assert reference is not None
-    torch.testing.assert_close(doubt(bad), doubt(reference), rtol=1e-6, atol=1e-9)
+
+    def known(image: torch.Tensor, scale: float) -> torch.Tensor:
+        level = torch.tensor([scale * 2 / 255], dtype=torch.float64)
+        problem = pl.Problem(scale * y, operator, pl.Gaussian(float(level)))
+        signs = signs_of(problem, scale * image, 3 * level)
+        assert signs is not None
+        return evidence(signs, psf_score(problem, scale * image, 3 * level), level)
+
+    for image in (sharp, ringing):
+        torch.testing.assert_close(known(image, scale), known(image, 1.0), rtol=1e-6, atol=1e-6)
+    assert float(doubt(known(sharp, scale))) < DOUBTFUL < 1 < float(doubt(known(ringing, scale)))
+    assert float(expected_gain(known(sharp, scale))) > float(expected_gain(known(ringing, scale)))

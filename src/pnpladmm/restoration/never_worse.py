@@ -16,16 +16,21 @@ from torch import Tensor
 
 from pnpladmm.data_terms import Gaussian, WeightedGaussian
 from pnpladmm.restoration.policy import Prepared
-from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, expected_gain, known_error
-from pnpladmm.restoration.signs import Signs, detail_of, signs_of
+from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, evidence, expected_gain, is_wrong, known_error
+from pnpladmm.restoration.psf_score import psf_score
+from pnpladmm.restoration.signs import detail_of, signs_of
 from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
 from pnpladmm.solvers.state import State
 
 ROWS = 512
 REPEATS = 2
 """So many times a picture is restored again."""
-LEAST_GAIN = 0.25
+LEAST_GAIN = 0.0
 """A picture that was doubted is returned if it is expected to be better than the observation by this much, in dB."""
+HOPELESS = 1.0
+"""A picture that is doubted by more than this although it was restored again is not returned."""
+MUCH = 3.0
+"""A noise level that is raised by more than this factor is worth a warning, less is worth a note."""
 LARGEST_FACTOR, STRONGEST = 12.0, 0.5
 """The noise level is raised by this factor at most, and not beyond this level."""
 ASKED = 0.7
@@ -64,7 +69,7 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
     none = torch.zeros(prepared.problem.pictures, dtype=torch.bool)
     if not isinstance(result.method, Annealed):
         return Judged(prepared, result, none, notes)
-    before, doubted, withdrawn = prepared.noise, none, none
+    before, doubted, withdrawn, wrong, poor = prepared.noise, none, none, none, none
     for left in range(REPEATS, -1, -1):
         if Status.STOPPED in result.statuses:  # nobody waits for a better picture
             withdrawn = none
@@ -72,10 +77,13 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         signs = signs_of(prepared.problem, result.image, prepared.noise)
         if signs is None:
             break
-        verdict = judge(signs, before, strength)
+        known = evidence(signs, psf_score(prepared.problem, result.image, prepared.noise), before)
+        verdict = judge(known, prepared.noise, before, strength)
         whole = ~torch.tensor([status.failed for status in result.statuses])
         again = whole & verdict.again
-        doubted = doubted | again
+        if left == REPEATS:
+            wrong, poor = whole & verdict.wrong, whole & verdict.worse
+        doubted = doubted | again | wrong
         withdrawn = whole & doubted & verdict.worse
         if not left or not bool(again.any()):
             break
@@ -83,8 +91,8 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         prepared = raised(prepared, (level.square() - prepared.noise.square()).clamp_min(0).sqrt())
         del result  # as large as the picture
         result, notes = attempt(prepared)
-    words = words_on(before, prepared.noise, doubted & ~withdrawn, withdrawn)
-    return Judged(prepared, result, withdrawn, notes, words)
+    words = words_on(before, prepared.noise, wrong, poor & ~doubted, withdrawn)
+    return Judged(prepared, result, withdrawn, (*notes, *words.notes), words.warnings)
 
 
 @dataclass(frozen=True)
@@ -96,18 +104,19 @@ class Verdict:
     level: Tensor
     """The noise level for that."""
     worse: Tensor
-    """Is a picture that was doubted likely worse than the observation?"""
+    """May it be worse than the observation?"""
+    wrong: Tensor
+    """Is the PSF likely so wrong that much is lost? To be asked of the first restoration."""
 
 
-def judge(signs: Signs, before: Tensor, strength: float) -> Verdict:
-    """The verdict on pictures that were first restored with the noise level `before`, (B,)."""
+def judge(known: Tensor, noise: Tensor, before: Tensor, strength: float) -> Verdict:
+    """The verdict on what is known (B, K) of pictures restored with the levels `noise`, at first `before`, (B,)."""
     allowed = DOUBTFUL + min(ASKED, max(0.0, -math.log(strength)))
-    noise = signs.level.to(before)
-    doubts, most = doubt(signs), (LARGEST_FACTOR * before).clamp_max(STRONGEST)
-    again = (doubts >= allowed).cpu() & (noise < 0.99 * most).cpu()
-    level = torch.maximum(noise, torch.minimum(doubts.exp().to(noise) * noise, most))
-    worse = (expected_gain(signs) < LEAST_GAIN) | (doubts >= allowed)
-    return Verdict(again, level, worse.cpu())
+    doubts, most = doubt(known).to(before), (LARGEST_FACTOR * before).clamp_max(STRONGEST)
+    again = (doubts >= allowed) & (noise < 0.99 * most)
+    level = torch.maximum(noise, torch.minimum(doubts.exp() * noise, most))
+    worse = (expected_gain(known) < LEAST_GAIN) | (doubts >= allowed + HOPELESS).to(known.device)
+    return Verdict(again.cpu(), level, worse.cpu(), (is_wrong(known) > 0).cpu())
 
 
 def raised(prepared: Prepared, error: Tensor) -> Prepared:
@@ -160,22 +169,37 @@ def _raised_term(problem: Problem, error: Tensor) -> Gaussian | WeightedGaussian
     return None
 
 
-def words_on(before: Tensor, after: Tensor, raised: Tensor, withdrawn: Tensor) -> tuple[str, ...]:
-    """What users are told; noise levels of 255."""
-    found = []
-    if bool(raised.any()):
-        levels = [
-            f"{255 * float(a):.1f} instead of {255 * float(b):.1f}"
-            for a, b, r in zip(after, before, raised, strict=True)
-            if r
-        ]
-        found.append(
-            "the PSF does not fit the picture, or the noise is stronger than assumed: restored more gently, with a "
-            f"noise level of {', '.join(levels)} of 255"
+@dataclass(frozen=True)
+class Words:
+    """What users are told."""
+
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def words_on(before: Tensor, after: Tensor, wrong: Tensor, poor: Tensor, withdrawn: Tensor) -> Words:
+    """What is said of raised levels (of 255), wrong PSFs, pictures that gain little, and withdrawn ones; (B,) each."""
+    notes, warnings = [], []
+    numbers = (v.tolist() for v in (before, after, wrong, poor, withdrawn))
+    for first, last, told_wrong, little, given_up in zip(*numbers, strict=True):
+        gently = (
+            f"restored more gently, with a noise level of {255 * last:.1f} instead of {255 * first:.1f} of 255"
+            if last > 1.01 * first
+            else ""
         )
-    if bool(withdrawn.any()):
-        found.append(
-            "every restoration looks worse than the picture itself, which is returned: the PSF does not fit, or it is "
-            "not centred, turned or mirrored, or the noise is stronger than assumed"
-        )
-    return tuple(found)
+        if given_up:
+            warnings.append(
+                "every restoration looks worse than the picture itself, which is returned: the PSF does not fit, or it "
+                "is not centred, turned or mirrored, or the noise is stronger than assumed"
+            )
+        elif told_wrong or last > MUCH * first:
+            said = "the PSF does not fit the picture, or the noise is stronger than assumed"
+            warnings.append(f"{said}: {gently}" if gently else said)
+        elif little:
+            said = (
+                "the restoration may be no better than the picture: it has little blur, or the noise is not as assumed"
+            )
+            warnings.append(f"{said}; {gently}" if gently else said)
+        elif gently:
+            notes.append(f"the restoration went beyond the range of the picture: {gently}")
+    return Words(tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(warnings)))

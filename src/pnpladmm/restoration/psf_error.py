@@ -1,45 +1,92 @@
 """A PSF that does not fit: seen in the restored picture, and answered by trusting the data less.
 
-The numbers were fitted to blurred crops with right and wrong PSFs (docs/notes/2026-11-19-real-pictures.md). They use
-ratios only, so they hold for pictures of any scale.
+Three numbers are linear in the same evidence: how much higher the noise level should be, whether the PSF is wrong, and
+how much better than the observation the picture is. Their coefficients (doubts.json) were fitted to blurred crops with
+right and wrong PSFs by `pnpladmm train doubts` (docs/notes/2026-11-20-wrong-psfs.md). The evidence is made of ratios,
+so it holds for pictures of any scale.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
+from pnpladmm.gate import parse_json, read_text
+from pnpladmm.restoration.psf_score import PsfScore
 from pnpladmm.restoration.signs import Signs
 
+FILE = Path(__file__).with_name("doubts.json")
+LARGEST = 1 << 16
+"""Bytes of that file."""
 DOUBTFUL = 0.3
-"""From here on a restoration is doubted; with the right PSF it is below 0.25 nearly always."""
-LEAST = 0.1
-"""This share of the noise level is added where a detail could be 0."""
+"""From here on a restoration is done again."""
+LEAST = 0.05
+"""This share of the noise level is added to what may be 0."""
+SCORE = 0.3
+"""This is added to a score, which is below 1 for noise."""
+NAMES = (
+    "snr", "raised", "explained at worst", "explained", "explained in the middle", "error", "change", "beyond nearby",
+    "beyond", "detail", "peaks", "curvature", "residual", "moved",
+)  # fmt: skip
+"""What the evidence is made of, in this order."""
 
 
-GAIN = (-3.73, -1.63, -3.05, -1.45)
-"""Of `expected_gain`: constant, doubt, logarithms of the unexplained share of the detail and of the residual."""
-
-
-def doubt(signs: Signs) -> Tensor:
-    """The logarithm of the factor by which the noise level should be higher, (B,), 0 where it is high enough.
-
-    Ringing goes beyond both ends of the range of the observation; it has much detail for the detail of the observation,
-    but few sharp edges.
-    """
-    level = signs.level
-    least = LEAST * level
-    # Stars and thin strokes are rightly brighter or darker than anything observed; ringing goes beyond both ends.
-    beyond = 2**0.5 * torch.minimum(signs.below, signs.above)
-    value = (
-        3.116
-        + 1.076 * (beyond / level + 0.05).log()
-        - 0.365 * (signs.detail / level + LEAST).log()
-        + 1.118 * ((signs.detail + least) / (signs.detail_before + least)).log()
-        - 0.849 * (signs.peaked + 1).log()
-        - 0.628 * ((signs.curvature + least) / (signs.curvature_before + least)).log()
+def evidence(signs: Signs, score: PsfScore, before: Tensor) -> Tensor:
+    """Logarithms of ratios, (B, K), float64; `before` (B,) is the noise level that was assumed at first."""
+    level = before.double().to(signs.level)
+    beyond = torch.minimum(signs.below, signs.above)
+    raised = signs.level / level  # the score is in units of the level that the picture was restored with
+    found = (
+        signs.detail_before / level,
+        raised,
+        raised.square() * score.worst + SCORE,
+        raised.square() * score.local + SCORE,
+        raised.square() * score.middle + SCORE,
+        raised * score.error + LEAST,
+        score.change + LEAST,
+        signs.beyond / level + LEAST,
+        beyond / level + LEAST,
+        (signs.detail + 2 * LEAST * level) / (signs.detail_before + 2 * LEAST * level),
+        signs.peaked + 1,
+        (signs.curvature + 2 * LEAST * level) / (signs.curvature_before + 2 * LEAST * level),
+        signs.residual / level + LEAST,
+        signs.moved / (signs.detail_before + 2 * LEAST * level) + LEAST,
     )
-    return torch.nn.functional.softplus(value, beta=4)
+    return torch.stack([value.to(level).clamp(1e-6, 1e6).log() for value in found], 1)
+
+
+def doubt(known: Tensor) -> Tensor:
+    """The logarithm of the factor by which the noise level should be higher, (B,), 0 where it is high enough."""
+    return torch.nn.functional.softplus(linear("factor", known), beta=4)
+
+
+def is_wrong(known: Tensor) -> Tensor:
+    """Above 0 for pictures whose PSF is likely so wrong that more than 1 dB is lost, (B,)."""
+    return linear("wrong", known)
+
+
+def expected_gain(known: Tensor) -> Tensor:
+    """How much better than the observation the picture is in three of four cases, at least, in dB, (B,)."""
+    return linear("gain", known)
+
+
+def linear(name: str, known: Tensor) -> Tensor:
+    """One of the three numbers, (B,)."""
+    table = coefficients()
+    if len(table[name]) != known.shape[1] + 1:
+        raise ValueError(f"{FILE.name}: {len(table[name])} coefficients of {name}, {known.shape[1] + 1} expected")
+    weights = torch.tensor(table[name], dtype=known.dtype, device=known.device)
+    return known @ weights[1:] + weights[0]
+
+
+@cache
+def coefficients() -> dict[str, list[float]]:
+    """`{name: [constant, one for each piece of evidence]}`."""
+    found: dict[str, list[float]] = parse_json(FILE.name, read_text(FILE, LARGEST, "coefficients"), "coefficients")
+    return found
 
 
 def known_error(uncertainty: float, detail: Tensor, white: Tensor) -> Tensor:
@@ -50,13 +97,3 @@ def known_error(uncertainty: float, detail: Tensor, white: Tensor) -> Tensor:
     `detail` (B,) is that of the observation, with white noise in it.
     """
     return uncertainty * (detail.square() - white.square()).clamp_min(0).sqrt()
-
-
-def expected_gain(signs: Signs) -> Tensor:
-    """About how much better than the observation the picture is, in dB, (B,): below 0 it is likely worse.
-
-    A wrong PSF, restored gently, leaves much of the detail of the observation unexplained.
-    """
-    share = (signs.residual / signs.detail_before.clamp_min(1e-300)).clamp(1e-3, 10)
-    size = (signs.residual / signs.level).clamp(1e-3, 10)
-    return GAIN[0] + GAIN[1] * doubt(signs).clamp_max(3) + GAIN[2] * share.log() + GAIN[3] * size.log()

@@ -10,12 +10,14 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
+from torch.nn.functional import avg_pool2d, max_pool2d
 
 from pnpladmm.solvers import Problem
 
 WINDOW = 9
 """Detail is what differs from the mean over a window of this side, in pixels."""
+NEAR = 19
+"""Side of the window in which the range of the observation is the range nearby, in pixels."""
 LARGEST, BAND = 1 << 22, 64
 """Of pictures with more pixels, bands of so many rows are looked at, with about so many pixels together."""
 
@@ -32,6 +34,10 @@ class Signs:
     """How far pixels lie below the darkest of the observation."""
     above: Tensor
     """How far pixels lie above the brightest of the observation."""
+    beyond: Tensor
+    """How far pixels lie beyond both ends of the range of the observation nearby: at the end where this is less."""
+    moved: Tensor
+    """The restored picture less the observation."""
     detail: Tensor
     """Detail of the restored picture."""
     detail_before: Tensor
@@ -77,14 +83,16 @@ def signs_in(
     # Plane by plane, in float64: all of them together would need gigabytes.
     sums = torch.stack([_sums(y[:, i], x[:, i], mean[:, i], counts[:, i], low, high) for i in planes]).sum(0)
     number, inner = sums[:2].clamp_min(1)
-    squares, bends = sums[2:7] / number, sums[7:] / inner
-    residual, below, above, detail, detail_before = squares.sqrt()
+    squares, bends = sums[2:10] / number, sums[10:] / inner
+    residual, below, above, detail, detail_before, moved, under, over = squares.sqrt()
     curvature, curvature_before, square, fourth = bends
     return Signs(
         level=level.double(),
         residual=residual,
         below=below,
         above=above,
+        beyond=torch.minimum(under, over),
+        moved=moved,
         detail=detail,
         detail_before=detail_before,
         curvature=curvature,
@@ -94,10 +102,11 @@ def signs_in(
 
 
 def _sums(y: Tensor, x: Tensor, mean: Tensor, counts: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """What the signs are made of, summed over one plane (B, 1, h, w): (11, B)."""
+    """What the signs are made of, summed over one plane (B, 1, h, w): (14, B)."""
     y, x, mean = y.double(), x.double(), mean.double()
     bends, inner = _laplacian(x), counts[..., 1:-1, 1:-1]
-    roots = (y - mean, (low - x).clamp_min(0), (x - high).clamp_min(0), _detail(x), _detail(y))
+    outside = ((low - x).clamp_min(0), (x - high).clamp_min(0))
+    roots = (y - mean, *outside, _detail(x), _detail(y), x - y, *_beyond(y, x, counts))
     values = [counts.double(), inner.double()]
     values += [root.square() * counts for root in roots]
     values += [value * inner for value in (bends.abs(), _laplacian(y).abs(), bends**2, bends**4)]
@@ -130,6 +139,13 @@ def _bands(x: Tensor) -> Tensor:
 
 def _detail(x: Tensor) -> Tensor:
     return x - avg_pool2d(x, WINDOW, 1, WINDOW // 2, count_include_pad=False)
+
+
+def _beyond(y: Tensor, x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """How far pixels lie below and above what is observed within `NEAR` pixels."""
+    low = -max_pool2d(torch.where(counts, -y, -torch.inf), NEAR, 1, NEAR // 2)
+    high = max_pool2d(torch.where(counts, y, -torch.inf), NEAR, 1, NEAR // 2)
+    return (low - x).clamp_min(0), (x - high).clamp_min(0)
 
 
 def _laplacian(x: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class FastWork:
             status=Status.WITHDRAWN if verdict.withdrawn else Status.FINISHED,
             certificate=Certificate(Level.OUTSIDE, "no theorem covers this method", ()),
             iterations=self.settings.iterations or DEFAULT_CALLS,
-            notes=(*notes, *([str(seams)] if seams is not None else [])),
+            notes=(*notes, *verdict.notes, *([str(seams)] if seams is not None else [])),
             warnings=verdict.warnings,
             residual=verdict.residual,
         )
@@ -73,15 +73,15 @@ class FastWork:
     def _there(self, decisions: Decisions) -> set[int]:
         return self.store.finished(self.grid, decisions.channels)
 
-    def _see(self, began: float, decisions: Decisions, attempt: int) -> list[Array]:
-        """The chosen tiles at an attempt, restored unless they were before, and what is seen of each."""
+    def _see(self, began: float, decisions: Decisions, attempt: int) -> list[tuple[Array, Array]]:
+        """The chosen tiles at an attempt, restored unless they were before, what is seen of each, and its score."""
         looked, there = chosen(self.grid), self._there(decisions)
         seen = [self.store.look_path(attempt, n) for n in looked]
         missing = [n for n, path in zip(looked, seen, strict=True) if not (n in there and is_whole(path))]
         self._run(
             look, self._paced(decisions), missing, began, len(looked) - len(missing), look_size(self.grid), attempt
         )
-        return [load(path) for path in seen]
+        return [(load(path), load(self.store.score_path(attempt, n))) for n, path in zip(looked, seen, strict=True)]
 
     def _run(
         self, task: Task, decisions: Decisions, numbers: list[int], began: float, there: int, *others: int

@@ -67,6 +67,10 @@ class TileStore:
         """The file of what was seen of a tile at an attempt."""
         return self.folder / f"look-{attempt}-{number}.npy"
 
+    def score_path(self, attempt: int, number: int) -> Path:
+        """The file of what was found there about the PSF."""
+        return self.folder / f"score-{attempt}-{number}.npy"
+
     def write(self, number: int, values: Array) -> None:
         """Keep a tile; the file is there completely or not at all."""
         save(self.path(number), values)

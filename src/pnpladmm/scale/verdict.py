@@ -18,6 +18,8 @@ from pnpladmm.files import write_text
 from pnpladmm.pictures.arrays import Array
 from pnpladmm.restoration.never_worse import REPEATS, judge, words_on
 from pnpladmm.restoration.noise import check_white
+from pnpladmm.restoration.psf_error import evidence
+from pnpladmm.restoration.psf_score import PsfScore, psf_score
 from pnpladmm.restoration.signs import signs_in
 from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.store import TileStore, save
@@ -30,9 +32,9 @@ LONGEST = 512
 """The longest side of what is looked at of a tile."""
 FILE = "verdict.json"
 
-See = Callable[[Decisions, int], list[Array]]
+See = Callable[[Decisions, int], list[tuple[Array, Array]]]
 """Restores the chosen tiles, at the attempt of this number, and returns what is seen of each: observation, restored
-picture, `Hx` and what counts, (4, C, h, w)."""
+picture, `Hx` and what counts, (4, C, h, w); and the numbers of its `PsfScore`."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Verdict:
     residual: tuple[float, float]
     """Size and correlation of the residual in what was looked at."""
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def chosen(grid: Grid) -> list[int]:
@@ -66,6 +69,8 @@ def look(
     counts = (expected[1] > 0).expand_as(problem.observed).to(problem.observed)
     planes = torch.stack([problem.observed, problem.crop_to_observed(whole), expected[0], counts])[:, 0]
     top, left = (max(0, (n - size) // 2) for n in planes.shape[-2:])
+    score = psf_score(problem, whole, prepared.noise)
+    save(store.score_path(attempt, number), np.array([float(value) for value in vars(score).values()]))
     save(store.look_path(attempt, number), planes[..., top : top + size, left : left + size].float().cpu().numpy())
     return number
 
@@ -82,11 +87,13 @@ def settle(store: TileStore, settings: Settings, decisions: Decisions, grid: Gri
     if path.is_file():
         known = json.loads(path.read_text(encoding="utf-8"))
         decisions = dataclasses.replace(decisions, noise=known["noise"])
-        return Verdict(decisions, known["withdrawn"], tuple(known["residual"]), tuple(known["warnings"]))
+        return Verdict(
+            decisions, known["withdrawn"], tuple(known["residual"]), tuple(known["warnings"]), tuple(known["notes"])
+        )
     found = _settled(settings, decisions, see)
     known = {
         "noise": found.decisions.noise, "withdrawn": found.withdrawn, "residual": found.residual,
-        "warnings": found.warnings,
+        "warnings": found.warnings, "notes": found.notes,
     }  # fmt: skip
     write_text(path, json.dumps(known) + "\n")
     return found
@@ -94,19 +101,30 @@ def settle(store: TileStore, settings: Settings, decisions: Decisions, grid: Gri
 
 def _settled(settings: Settings, decisions: Decisions, see: See) -> Verdict:
     before = torch.tensor([decisions.noise], dtype=torch.float64)
-    doubted = withdrawn = torch.zeros(1, dtype=torch.bool)
+    doubted = withdrawn = wrong = poor = torch.zeros(1, dtype=torch.bool)
     for attempt in range(REPEATS + 1):
-        planes = torch.from_numpy(np.concatenate(see(decisions, attempt), 1)).double()
+        seen, scores = zip(*see(decisions, attempt), strict=True)
         level = torch.tensor([decisions.noise], dtype=torch.float64)
-        y, x, mean, counts = planes.unsqueeze(1)
-        verdict = judge(signs_in(y, x, mean, counts > 0, level, decisions.extremes), before, settings.strength)
-        doubted = doubted | verdict.again
+        y, x, mean, counts = torch.from_numpy(np.concatenate(seen, 1)).double().unsqueeze(1)
+        signs = signs_in(y, x, mean, counts > 0, level, decisions.extremes)
+        verdict = judge(evidence(signs, _joined(scores), before), level, before, settings.strength)
+        if not attempt:
+            wrong, poor = verdict.wrong, verdict.worse
+        doubted = doubted | verdict.again | wrong
         withdrawn = doubted & verdict.worse
         if attempt == REPEATS or not bool(verdict.again):
             break
         decisions = dataclasses.replace(decisions, noise=float(verdict.level))
     after = torch.tensor([decisions.noise], dtype=torch.float64)
-    words = words_on(before, after, doubted & ~withdrawn, withdrawn)
+    words = words_on(before, after, wrong, poor & ~doubted, withdrawn)
     check = check_white(((y - mean) / after)[0], (counts > 0)[0].double())
     problems = () if bool(withdrawn) else check.problems
-    return Verdict(decisions, bool(withdrawn), (check.size, check.correlation), (*words, *problems))
+    return Verdict(
+        decisions, bool(withdrawn), (check.size, check.correlation), (*words.warnings, *problems), words.notes
+    )
+
+
+def _joined(scores: tuple[Array, ...]) -> PsfScore:
+    """One score of those of some tiles: the worst place of all, and what is usual."""
+    worst, local, *others = torch.from_numpy(np.stack(scores)).double().T
+    return PsfScore(worst.amax().view(1), local.amax().view(1), *(value.median().view(1) for value in others))

@@ -12,9 +12,12 @@ from typing import Any
 
 import torch
 
+from pnpladmm.denoisers import load_denoiser
 from pnpladmm.denoisers.base import Denoiser
 from pnpladmm.restoration.inputs import operator_of
+from pnpladmm.restoration.network_choice import network_for
 from pnpladmm.restoration.one_run import one_run
+from pnpladmm.restoration.options import USUAL
 from pnpladmm.restoration.options import Options as Settings
 from pnpladmm.restoration.policy import Pages, prepare
 from pnpladmm.restore import restore
@@ -52,14 +55,14 @@ COLUMNS = {
 
 def run(options: Options) -> Report:
     """Restore all cases that are not in the file of parts yet, and put them together."""
-    denoiser, name = open_denoiser(options)
+    denoiser, name = (None, "the default networks") if options.denoiser is None else open_denoiser(options)
     rows = []
     known = options.known("real")
     for case in _cases(options):
         key = f"{case.table}/{case.kind}/{case.name}/{case.picture.pixels.double().mean():.9f}"
         if key not in known:
             options.say(f"{case.kind} of {case.name}")
-            known[key] = _measure(case, denoiser)
+            known[key] = _measure(case, denoiser, options.device)
             options.keep("real", key, known[key])
         rows.append(known[key])
     lines = list(_lines(rows))
@@ -84,8 +87,8 @@ def _cases(options: Options) -> Iterable[Case]:
     return chain(error_cases(crops, 128, 300), shaken_cases(), format_cases(crops[::12], 160))
 
 
-def _measure(case: Case, denoiser: Denoiser) -> Row:
-    found = restore(case.picture, case.blur, denoiser=denoiser)
+def _measure(case: Case, denoiser: Denoiser | None, device: torch.device) -> Row:
+    found = restore(case.picture, case.blur, denoiser=denoiser, device=device)
     row: Row = {
         "table": case.table,
         "kind": case.kind,
@@ -97,17 +100,20 @@ def _measure(case: Case, denoiser: Denoiser) -> Row:
         "warnings": len(found.warnings),
     }
     if case.table == "PSF errors":
-        right = found if case.right is case.blur else restore(case.picture, case.right, denoiser=denoiser)
+        right = (
+            found if case.right is case.blur else restore(case.picture, case.right, denoiser=denoiser, device=device)
+        )
         return row | {"right": _psnr(case, right.image)}
-    scores = [_psnr(case, image[None]) for image in _at_levels(case, denoiser)]
+    scores = [_psnr(case, image[None]) for image in _at_levels(case, denoiser, device)]
     best = max(range(len(LEVELS)), key=scores.__getitem__)
     return row | {"best": scores[best], "best_level": LEVELS[best]}
 
 
-def _at_levels(case: Case, denoiser: Denoiser) -> torch.Tensor:
+def _at_levels(case: Case, denoiser: Denoiser | None, device: torch.device) -> torch.Tensor:
     """The picture restored at each fixed noise level, without a second look."""
-    options = Settings()
+    options = Settings(device=device).decided(USUAL)
     operator = operator_of(case.blur, options.boundary)
+    denoiser = denoiser or load_denoiser(network_for(case.picture, operator, options), device)
     images = []
     for level in LEVELS:
         prepared = prepare(Pages(case.picture, noise=torch.tensor([level / 255])), operator, options)

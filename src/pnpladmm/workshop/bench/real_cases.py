@@ -63,14 +63,14 @@ def sharp_crops(folder: Path | None, count: int | None = None, size: int = 256) 
 def format_cases(crops: list[tuple[str, Tensor]], side: int) -> Iterator[Case]:
     """Each crop as PNG, as JPEG of each quality, and as PNG with a PSF that is told 10 % too large."""
     for number, (name, sharp) in enumerate(crops):
-        kernel = _kernel(np.random.default_rng(number))
+        kernel = random_psf(np.random.default_rng(number))
         right = as_blur(kernel, (side, side))
-        samples, inner = _observed(sharp, right, side, seed=number)
+        samples, inner = observe(sharp, right, side, seed=number)
         for quality in (None, *QUALITIES):
             kind = "PNG" if quality is None else f"JPEG {quality}"
-            yield Case("formats", kind, name, _stored(samples, quality, number), right, inner, right)
+            yield Case("formats", kind, name, stored(samples, quality, number), right, inner, right)
         wrong = as_blur(resampled(kernel, (STRETCH, STRETCH)), (side, side))
-        yield Case("formats", "PNG, PSF 10 % too large", name, _stored(samples), wrong, inner, right)
+        yield Case("formats", "PNG, PSF 10 % too large", name, stored(samples), wrong, inner, right)
 
 
 def error_cases(crops: list[tuple[str, Tensor]], side: int, count: int) -> Iterator[Case]:
@@ -79,12 +79,12 @@ def error_cases(crops: list[tuple[str, Tensor]], side: int, count: int) -> Itera
         name, sharp = crops[number % len(crops)]
         rng = np.random.default_rng(1000 + number)
         kind = ERRORS[number % len(ERRORS)]
-        right, wrong = _pair(kind, side, rng)
-        samples, inner = _observed(sharp, right, side, seed=1000 + number)
+        right, wrong = psf_pair(kind, side, rng)
+        samples, inner = observe(sharp, right, side, seed=1000 + number)
         reach = 2 if kind.startswith("shift") else 0
-        yield Case("PSF errors", kind, name, _stored(samples), wrong, inner, right, reach)
+        yield Case("PSF errors", kind, name, stored(samples), wrong, inner, right, reach)
         if number % 5 == 0:
-            yield Case("PSF errors", "right", name, _stored(samples), right, inner, right)
+            yield Case("PSF errors", "right", name, stored(samples), right, inner, right)
 
 
 def shaken_cases() -> Iterator[Case]:
@@ -117,7 +117,7 @@ def aligned_error(x: Tensor, reference: Tensor, reach: int, border: int = 17) ->
     return min(errors)
 
 
-def _kernel(rng: np.random.Generator) -> Array:
+def random_psf(rng: np.random.Generator) -> Array:
     """A PSF of one of four kinds."""
     kind = rng.integers(4)
     if kind == 0:
@@ -129,11 +129,11 @@ def _kernel(rng: np.random.Generator) -> Array:
     return _numpy(gaussian((float(rng.uniform(1.5, 3)), float(rng.uniform(0.8, 1.4))), float(rng.uniform(0, 180))))
 
 
-def _pair(kind: str, side: int, rng: np.random.Generator) -> tuple[Blur, Blur]:
+def psf_pair(kind: str, side: int, rng: np.random.Generator) -> tuple[Blur, Blur]:
     """The blur that a picture has, and the one that is told."""
     size = (side, side)
     if kind == "one of five regions wrong":
-        kernels = [torch.from_numpy(_kernel(rng)) for _ in range(REGIONS + 1)]
+        kernels = [torch.from_numpy(random_psf(rng)) for _ in range(REGIONS + 1)]
         seed = torch.Generator().manual_seed(int(rng.integers(1 << 30)))
         labels = cells(REGIONS, size, torch.device("cpu"), seed)
         weights = torch.stack([(labels == i).double() for i in range(REGIONS)])
@@ -156,7 +156,7 @@ def _kernels(name: str, factor: float, rng: np.random.Generator) -> tuple[Array,
         if name == "length":
             return _numpy(motion(length, angle)), _numpy(motion(factor * length, angle))
         return _numpy(motion(length, angle)), _numpy(motion(length, angle + 90 * (factor - 1)))
-    right = _kernel(rng)
+    right = random_psf(rng)
     if name == "shift":
         return right, np.pad(right, ((1, 1), (2, 0)))
     if name == "noise":
@@ -173,18 +173,18 @@ def _numpy(kernel: Tensor) -> Array:
     return found
 
 
-def _observed(sharp: Tensor, blur: Blur, side: int, seed: int) -> tuple[Array, Tensor]:
+def observe(sharp: Tensor, blur: Blur, side: int, seed: int, noise: float = NOISE) -> tuple[Array, Tensor]:
     """The samples (side, side, 3) of a blurred and noisy crop, and the sharp crop that they show."""
     high, wide = (k - 1 for k in blur.kernel_size)
     top, left = (sharp.shape[-2] - side - high) // 2, (sharp.shape[-1] - side - wide) // 2
     scene = sharp[..., top : top + side + high, left : left + side + wide]
-    noise = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    y = blur.operator("unknown").forward(scene) + NOISE / 255 * noise
+    white = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    y = blur.operator("unknown").forward(scene) + noise / 255 * white
     samples = (255 * y[0].permute(1, 2, 0).clamp(0, 1)).round().to(torch.uint8).numpy()
     return np.ascontiguousarray(samples), scene[..., high // 2 : high // 2 + side, wide // 2 : wide // 2 + side]
 
 
-def _stored(samples: Array, quality: int | None = None, number: int = 0) -> Picture:
+def stored(samples: Array, quality: int | None = None, number: int = 0) -> Picture:
     """As a file holds them: PNG, or JPEG with half or full resolution of colour, plain, progressive or optimised."""
     stream = io.BytesIO()
     if quality is None:

@@ -284,6 +284,18 @@ def compact(
     compact_file(weights, out, bits)
 
 
+@app.command()
+def doubts(
+    out: Annotated[Path, typer.Argument(help="File to write, such as doubts.json.", metavar="FILE")],
+    cases: Annotated[int, _option("Restored crops; those that are done are kept beside the file.")] = 400,
+    device: Annotated[str, _option("cpu or cuda.")] = "cpu",
+) -> None:
+    """Fit the rule by which restore sees a PSF that does not fit, to crops restored with right and wrong ones."""
+    from pnpladmm.workshop.training.doubts import train_doubts
+
+    train_doubts(out, cases, device)
+
+
 def numbers(option: str, text: str) -> tuple[float, ...]:
     """`1,0.5` as (1.0, 0.5)."""
     try:
