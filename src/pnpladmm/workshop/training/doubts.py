@@ -86,10 +86,10 @@ def fitted(known: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
     def closure() -> Tensor:
         descent.zero_grad()
         value = loss(numbers @ weights[1:] + weights[0]) + WEIGHT_DECAY * weights[1:].square().sum()
-        value.backward()
+        value.backward()  # type: ignore[no-untyped-call]
         return value
 
-    descent.step(closure)
+    descent.step(closure)  # type: ignore[no-untyped-call]
     slopes = weights.detach()[1:] / spread
     return torch.cat([(weights.detach()[0] - slopes @ middle).view(1), slopes])
 
