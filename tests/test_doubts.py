@@ -44,9 +44,9 @@ def test_the_fit_finds_what_is_there() -> None:
 
 
 def test_the_shipped_coefficients_fit_the_evidence() -> None:
-    assert set(coefficients()) == {"wrong", "factor", "gain"}
-    for values in coefficients().values():
-        assert len(values) == len(NAMES) + 1
+    assert set(coefficients()) == {"wrong", "factor", "gain", "lowest", "highest"}
+    for name, values in coefficients().items():
+        assert len(values) == len(NAMES) + (name not in ("lowest", "highest"))
         assert all(math.isfinite(value) for value in values)
 
 
@@ -86,4 +86,4 @@ def test_a_fit_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(read_rows([tmp_path / "doubts.cases.jsonl"])) == 12
     doubts.train_doubts(out, 13, say=lambda _: None)
     assert asked == list(range(13))
-    assert set(json.loads(out.read_text())) == {"wrong", "factor", "gain"}
+    assert set(json.loads(out.read_text())) == {"wrong", "factor", "gain", "lowest", "highest"}

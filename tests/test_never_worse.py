@@ -207,7 +207,7 @@ def test_the_evidence_does_not_depend_on_the_scale_of_the_picture(scale: float) 
         problem = pl.Problem(scale * y, operator, pl.Gaussian(float(level)))
         signs = signs_of(problem, scale * image, 3 * level)
         assert signs is not None
-        return evidence(signs, psf_score(problem, scale * image, 3 * level), level)
+        return evidence(signs, psf_score(problem, scale * image, 3 * level), level, 8)
 
     for image in (sharp, ringing):
         torch.testing.assert_close(known(image, scale), known(image, 1.0), rtol=1e-6, atol=1e-6)

@@ -77,7 +77,8 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         signs = signs_of(prepared.problem, result.image, prepared.noise)
         if signs is None:
             break
-        known = evidence(signs, psf_score(prepared.problem, result.image, prepared.noise), before)
+        score = psf_score(prepared.problem, result.image, prepared.noise)
+        known = evidence(signs, score, before, result.method.calls)
         verdict = judge(known, prepared.noise, before, strength)
         whole = ~torch.tensor([status.failed for status in result.statuses])
         again = whole & verdict.again

@@ -25,17 +25,22 @@ DOUBTFUL = 0.3
 """From here on a restoration is done again."""
 LEAST = 0.05
 """This share of the noise level is added to what may be 0."""
+USUAL_CALLS = 8
+"""Of the denoiser."""
 SCORE = 0.3
 """This is added to a score, which is below 1 for noise."""
 NAMES = (
     "snr", "raised", "explained at worst", "explained", "explained in the middle", "error", "change", "beyond nearby",
-    "beyond", "detail", "peaks", "curvature", "residual", "moved",
+    "beyond", "detail", "peaks", "curvature", "residual", "moved", "haste",
 )  # fmt: skip
 """What the evidence is made of, in this order."""
 
 
-def evidence(signs: Signs, score: PsfScore, before: Tensor) -> Tensor:
-    """Logarithms of ratios, (B, K), float64; `before` (B,) is the noise level that was assumed at first."""
+def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int) -> Tensor:
+    """Logarithms of ratios, (B, K), float64.
+
+    `before` (B,) is the noise level that was assumed at first, `calls` the number of denoiser calls.
+    """
     level = before.double().to(signs.level)
     beyond = torch.minimum(signs.below, signs.above)
     raised = signs.level / level  # the score is in units of the level that the picture was restored with
@@ -54,6 +59,7 @@ def evidence(signs: Signs, score: PsfScore, before: Tensor) -> Tensor:
         (signs.curvature + 2 * LEAST * level) / (signs.curvature_before + 2 * LEAST * level),
         signs.residual / level + LEAST,
         signs.moved / (signs.detail_before + 2 * LEAST * level) + LEAST,
+        torch.full_like(level, USUAL_CALLS / calls),
     )
     return torch.stack([value.to(level).clamp(1e-6, 1e6).log() for value in found], 1)
 
@@ -74,17 +80,19 @@ def expected_gain(known: Tensor) -> Tensor:
 
 
 def linear(name: str, known: Tensor) -> Tensor:
-    """One of the three numbers, (B,)."""
+    """One of the three numbers, (B,). Evidence beyond what was seen in the fit counts no more than that."""
     table = coefficients()
     if len(table[name]) != known.shape[1] + 1:
         raise ValueError(f"{FILE.name}: {len(table[name])} coefficients of {name}, {known.shape[1] + 1} expected")
-    weights = torch.tensor(table[name], dtype=known.dtype, device=known.device)
-    return known @ weights[1:] + weights[0]
+    weights, low, high = (
+        torch.tensor(table[key], dtype=known.dtype, device=known.device) for key in (name, "lowest", "highest")
+    )
+    return torch.minimum(torch.maximum(known, low), high) @ weights[1:] + weights[0]
 
 
 @cache
 def coefficients() -> dict[str, list[float]]:
-    """`{name: [constant, one for each piece of evidence]}`."""
+    """`{name: [constant, one for each piece of evidence]}`, and the lowest and the highest evidence of the fit."""
     found: dict[str, list[float]] = parse_json(FILE.name, read_text(FILE, LARGEST, "coefficients"), "coefficients")
     return found
 

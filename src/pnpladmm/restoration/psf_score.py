@@ -47,6 +47,8 @@ PRIOR = (0.2, 0.2, 0.2, 0.2, 0.5)
 """Standard deviation of changes: shares of the size, and pixels squared of blur."""
 MARGIN = 8
 """This part of the shorter side is left out at each border."""
+OUTLIER = 5.0
+"""Residuals count up to so many times the noise: single pixels are not to decide."""
 STEPS, TOLERANCE = 12, 1e-2
 """Of conjugate gradient."""
 LARGEST, SIDE, PLACES = 512 * 512, 256, 2
@@ -130,7 +132,8 @@ def _tested(problem: Problem, image: Tensor, level: Tensor) -> tuple[Tensor, Ten
         return weights * (r - H.forward(z))
 
     changes = directions(problem, image)
-    left = unexplained(y - H.forward(image))
+    most = OUTLIER * level.to(y).view(-1, 1, 1, 1)
+    left = unexplained((y - H.forward(image)).clamp(-most, most))
     filtered = [unexplained(c) for c in changes]
     margin = min(y.shape[-2:]) // MARGIN
     inner = (slice(None), slice(None), slice(margin, y.shape[-2] - margin), slice(margin, y.shape[-1] - margin))

@@ -24,6 +24,7 @@ from pnpladmm.restoration.signs import signs_in
 from pnpladmm.scale.decisions import Decisions
 from pnpladmm.scale.store import TileStore, save
 from pnpladmm.scale.task import Settings, check_folder, restore_part, written_part
+from pnpladmm.solvers.annealed import DEFAULT_CALLS
 from pnpladmm.tiling.geometry import Grid, Tile
 
 TILES = 4
@@ -100,14 +101,14 @@ def settle(store: TileStore, settings: Settings, decisions: Decisions, grid: Gri
 
 
 def _settled(settings: Settings, decisions: Decisions, see: See) -> Verdict:
-    before = torch.tensor([decisions.noise], dtype=torch.float64)
+    before, calls = torch.tensor([decisions.noise], dtype=torch.float64), settings.iterations or DEFAULT_CALLS
     doubted = withdrawn = wrong = poor = torch.zeros(1, dtype=torch.bool)
     for attempt in range(REPEATS + 1):
         seen, scores = zip(*see(decisions, attempt), strict=True)
         level = torch.tensor([decisions.noise], dtype=torch.float64)
         y, x, mean, counts = torch.from_numpy(np.concatenate(seen, 1)).double().unsqueeze(1)
         signs = signs_in(y, x, mean, counts > 0, level, decisions.extremes)
-        verdict = judge(evidence(signs, _joined(scores), before), level, before, settings.strength)
+        verdict = judge(evidence(signs, _joined(scores), before, calls), level, before, settings.strength)
         if not attempt:
             wrong, poor = verdict.wrong, verdict.worse
         doubted = doubted | verdict.again | wrong

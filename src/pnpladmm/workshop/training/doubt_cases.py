@@ -40,6 +40,7 @@ MADE = 6
 """Every so many cases one has a scene of steps, smooth hills, noise, points or strokes instead of a photograph."""
 SCENES = ("steps", "smooth", "noise", "points", "strokes")
 SMALL_SIDES = (20, 28, 40, 64)
+CALLS = (8, 8, 8, 8, 4, 2)
 TOLD = (1.0, 1.0, 0.5, 2.0)
 """Of these scenes the noise level is told: that in the picture times one of these."""
 KINDS = (*ERRORS, *ERRORS, *SHAKEN, *OTHERS)
@@ -59,6 +60,10 @@ class DoubtCase:
     reach: int
     told: float | None = None
     """The noise level that is given, in [0, 1]."""
+    calls: int = 8
+    """Of the denoiser."""
+    truth: float = 1.0
+    """The noise level that is given, as a factor of the true one."""
 
 
 def doubt_case(number: int, crops: list[tuple[str, Tensor]]) -> DoubtCase:
@@ -66,15 +71,16 @@ def doubt_case(number: int, crops: list[tuple[str, Tensor]]) -> DoubtCase:
     rng = np.random.default_rng(FIRST_SEED + number)
     sharp, kind = crops[number % len(crops)][1], KINDS[number % len(KINDS)]
     side, noise, quality = int(rng.choice(SIDES)), float(rng.choice(NOISES)), QUALITIES[rng.integers(len(QUALITIES))]
-    told = None
+    told, truth, calls = None, 1.0, int(rng.choice(CALLS))
     if number % MADE == MADE - 1:
         side = int(rng.choice(SMALL_SIDES))
         sharp = made_scene(str(rng.choice(SCENES)), side + 64, rng)
-        told = max(noise, 0.5) / 255 * float(rng.choice(TOLD))
+        truth = float(rng.choice(TOLD))
+        told = max(noise, 0.5) / 255 * truth
     right, wrong = _blurs(kind, side, rng)
     samples, inner = observe(sharp, right, side, FIRST_SEED + number, noise)
     reach = 2 if kind in SHAKEN or kind.startswith("shift") else 0
-    return DoubtCase(kind, stored(samples, quality, number), right, wrong, inner, reach, told)
+    return DoubtCase(kind, stored(samples, quality, number), right, wrong, inner, reach, told, calls, truth)
 
 
 def measure(number: int, crops: list[tuple[str, Tensor]], device: str = "cpu") -> dict[str, Any]:
@@ -85,6 +91,7 @@ def measure(number: int, crops: list[tuple[str, Tensor]], device: str = "cpu") -
         "crop": crops[number % len(crops)][0],
         "kind": case.kind,
         "made": case.told is not None,
+        "truth": case.truth,
         "before": _psnr(case, case.picture.pixels),
     }
     for name, blur in (("right", case.right), ("wrong", case.wrong)):
@@ -94,7 +101,7 @@ def measure(number: int, crops: list[tuple[str, Tensor]], device: str = "cpu") -
 
 def _at_levels(case: DoubtCase, blur: Blur, device: str) -> dict[str, Any]:
     """All levels are one batch."""
-    options = Options(device=torch.device(device)).decided(USUAL)
+    options = Options(device=torch.device(device), iterations=case.calls).decided(USUAL)
     operator = operator_of(blur, options.boundary)
     given = None if case.told is None else torch.tensor([case.told])
     noise = prepare(Pages(case.picture, noise=given), operator, options).noise
@@ -109,7 +116,7 @@ def _at_levels(case: DoubtCase, blur: Blur, device: str) -> dict[str, Any]:
     images = prepared.problem.crop_to_observed(result.image)
     return {
         "psnr": [_psnr(case, image[None]) for image in images],
-        "evidence": evidence(signs, score, noise.expand(len(levels))).tolist(),
+        "evidence": evidence(signs, score, noise.expand(len(levels)), case.calls).tolist(),
         "noise": 255 * float(noise[0]),
     }
 

@@ -22,6 +22,8 @@ FALSE = 0.03
 """The share of right PSFs that may be called wrong."""
 SURE = 0.25
 """The gain is the one that this share of the pictures does not reach."""
+RARE = 0.005
+"""Evidence that is lower or higher than in so small a share of the runs counts no more than that."""
 WEIGHT_DECAY = 0.01
 BELOW = 2.0
 """So much more a dB below the observation counts."""
@@ -62,7 +64,7 @@ def read_rows(paths: Iterable[Path]) -> list[Row]:
 
 def fit(rows: list[Row]) -> dict[str, list[float]]:
     """The coefficients of all three numbers."""
-    first = [_first(row, which) for row in rows for which in _sides(row) if not row.get("made")]
+    first = [_first(row, which) for row in rows for which in _sides(row) if row.get("truth", 1) == 1]
     known, lost, is_right = (torch.tensor(list(part), dtype=torch.float64) for part in zip(*first, strict=True))
     counts = (is_right > 0) | (lost > LOST)
     wrong = fitted(known[counts], lambda value: _logistic(value, (lost > LOST)[counts]))
@@ -73,7 +75,9 @@ def fit(rows: list[Row]) -> dict[str, list[float]]:
     at = known[:, NAMES.index("raised")].exp().clamp(FACTORS[0], FACTORS[-1]).log()
     factor = fitted(known, lambda value: (weights * _loss(value, at, curves)).sum() / weights.sum())
     gain = fitted(known, lambda value: _pinball(gains - value))
-    return {"wrong": wrong.tolist(), "factor": factor.tolist(), "gain": gain.tolist()}
+    ends = torch.quantile(known, torch.tensor([RARE, 1 - RARE], dtype=torch.float64), 0)
+    found = {"wrong": wrong, "factor": factor, "gain": gain, "lowest": ends[0], "highest": ends[1]}
+    return {name: value.tolist() for name, value in found.items()}
 
 
 def fitted(known: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
@@ -126,6 +130,7 @@ def _end(row: Row, which: str, table: dict[str, Tensor]) -> dict[str, float]:
     """What becomes of one picture, at the nearest of the levels that were tried."""
     side, before = row[which], row["before"]
     known = torch.tensor(side["evidence"], dtype=torch.float64)
+    known = torch.minimum(torch.maximum(known, table["lowest"]), table["highest"])
     doubts = torch.nn.functional.softplus(_of(table["factor"], known), beta=4)
     logs = torch.tensor(FACTORS, dtype=torch.float64).log()
     at, again = 0, False
