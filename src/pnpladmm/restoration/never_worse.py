@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pnpladmm.data_terms import Gaussian, WeightedGaussian
 from pnpladmm.restoration.policy import Prepared
-from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, evidence, expected_gain, is_wrong, known_error
+from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, evidence, expected_gain, is_wrong, known_error, residual
 from pnpladmm.restoration.psf_score import psf_score
 from pnpladmm.restoration.signs import detail_of, signs_of
 from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
@@ -29,6 +29,8 @@ LEAST_GAIN = 0.0
 """A picture that was doubted is returned if it is expected to be better than the observation by this much, in dB."""
 HOPELESS = 1.0
 """A picture that is doubted by more than this although it was restored again is not returned."""
+UNEXPLAINED = 1.5
+"""A residual that is larger than so many times the noise, as it was raised, explains nothing."""
 MUCH = 3.0
 """A noise level that is raised by more than this factor is worth a warning, less is worth a note."""
 LARGEST_FACTOR, STRONGEST = 12.0, 0.5
@@ -117,6 +119,7 @@ def judge(known: Tensor, noise: Tensor, before: Tensor, strength: float) -> Verd
     again = (doubts >= allowed) & (noise < 0.99 * most)
     level = torch.maximum(noise, torch.minimum(doubts.exp() * noise, most))
     worse = (expected_gain(known) < LEAST_GAIN) | (doubts >= allowed + HOPELESS).to(known.device)
+    worse = worse | (residual(known) > UNEXPLAINED)
     return Verdict(again.cpu(), level, worse.cpu(), (is_wrong(known) > 0).cpu())
 
 

@@ -79,6 +79,11 @@ def expected_gain(known: Tensor) -> Tensor:
     return linear("gain", known)
 
 
+def residual(known: Tensor) -> Tensor:
+    """The root mean square of the residual in units of the noise that was assumed for it, (B,)."""
+    return (known[:, NAMES.index("residual")] - known[:, NAMES.index("raised")]).exp()
+
+
 def linear(name: str, known: Tensor) -> Tensor:
     """One of the three numbers, (B,). Evidence beyond what was seen in the fit counts no more than that."""
     table = coefficients()

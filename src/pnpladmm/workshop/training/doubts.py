@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pnpladmm.files import write_text
-from pnpladmm.restoration.never_worse import HOPELESS, LEAST_GAIN, MUCH, REPEATS
-from pnpladmm.restoration.psf_error import DOUBTFUL, NAMES
+from pnpladmm.restoration.never_worse import HOPELESS, LEAST_GAIN, MUCH, REPEATS, UNEXPLAINED
+from pnpladmm.restoration.psf_error import DOUBTFUL, NAMES, residual
 from pnpladmm.workshop.experiments.dataset import load_dataset
 from pnpladmm.workshop.training.doubt_cases import FACTORS, measure
 
@@ -141,6 +141,7 @@ def _end(row: Row, which: str, table: dict[str, Tensor]) -> dict[str, float]:
     doubtful = bool(_of(table["gain"], known)[0] < LEAST_GAIN)
     warned = bool(_of(table["wrong"], known)[0] > 0)
     hopeless = bool(_of(table["gain"], known)[at] < LEAST_GAIN) or bool(doubts[at] > DOUBTFUL + HOPELESS)
+    hopeless = hopeless or bool(residual(known)[at] > UNEXPLAINED)
     withdrawn = (again or warned) and hopeless
     score = before if withdrawn else side["psnr"][at]
     told = warned or withdrawn or doubtful or FACTORS[at] > MUCH
