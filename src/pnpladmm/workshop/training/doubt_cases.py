@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnpladmm.blur import Blur, as_blur
+from pnpladmm.blur import Blur, as_blur, defocus, gaussian, motion
 from pnpladmm.blur.arrays import Array
 from pnpladmm.blur.resampling import resampled
 from pnpladmm.denoisers import load_denoiser
@@ -77,7 +77,7 @@ def doubt_case(number: int, crops: list[tuple[str, Tensor]]) -> DoubtCase:
         sharp = made_scene(str(rng.choice(SCENES)), side + 64, rng)
         truth = float(rng.choice(TOLD))
         told = max(noise, 0.5) / 255 * truth
-    right, wrong = _blurs(kind, side, rng)
+    right, wrong = _blurs(kind, side, rng) if told is None else _small_blurs(side, rng)
     samples, inner = observe(sharp, right, side, FIRST_SEED + number, noise)
     reach = 2 if kind in SHAKEN or kind.startswith("shift") else 0
     return DoubtCase(kind, stored(samples, quality, number), right, wrong, inner, reach, told, calls, truth)
@@ -135,6 +135,16 @@ def _blurs(kind: str, side: int, rng: np.random.Generator) -> tuple[Blur, Blur]:
         right = random_psf(rng)
         wrong = right.T if kind == OTHERS[0] else random_psf(rng)
     return as_blur(right, (side, side)), as_blur(np.ascontiguousarray(wrong), (side, side))
+
+
+def _small_blurs(side: int, rng: np.random.Generator) -> tuple[Blur, Blur]:
+    """Two PSFs that fit into small pictures."""
+    found = []
+    for _ in range(2):
+        size, angle = float(rng.uniform(0.5, 2)), float(rng.uniform(0, 180))
+        kernel = (gaussian(size), defocus(1.5 * size), motion(4 * size, angle))[int(rng.integers(3))]
+        found.append(as_blur(kernel.numpy(), (side, side)))
+    return found[0], found[1]
 
 
 def _shaken(kind: str, rng: np.random.Generator) -> tuple[Array, Array]:
