@@ -11,7 +11,7 @@ have these places in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,8 +23,18 @@ from pnpladmm.operators.preconditioner import FLOOR
 EVEN = 1.05
 """Where the largest eigenvalue is less than this times the smallest, no place differs from the others."""
 
-Point = tuple[float, float]
-"""Row and column as shares of height and width."""
+ALIKE = 0.85
+"""Places around the worst one with at least this share of its eigenvalue are as bad."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a picture, in shares of its height and width."""
+
+    place: tuple[float, float]
+    """Row and column."""
+    extent: tuple[float, float]
+    """Of the places that are like it, along the column and along the row."""
 
 
 def misfit(kernels: Tensor, gram: Tensor, weights: Tensor, regions: Tensor) -> Tensor:
@@ -40,7 +50,7 @@ def misfit(kernels: Tensor, gram: Tensor, weights: Tensor, regions: Tensor) -> T
     return (power * (regions.double() @ filters)).amax(1)
 
 
-def worst_places(eigenvalues: Tensor) -> Sequence[Point]:
+def worst_places(eigenvalues: Tensor) -> list[Point]:
     """Of eigenvalues on a grid (h, w) that begins and ends with the picture: the worst place, and that of the border.
 
     At a border few pixels see the scene, and errors grow most easily. None where all places are alike.
@@ -50,5 +60,9 @@ def worst_places(eigenvalues: Tensor) -> Sequence[Point]:
     inner = torch.zeros_like(eigenvalues, dtype=torch.bool)
     inner[1:-1, 1:-1] = True
     found = [int(values.argmax()) for values in (eigenvalues, eigenvalues.masked_fill(inner, 0))]
-    height, width = (max(n - 1, 1) for n in eigenvalues.shape)
-    return [(at // eigenvalues.shape[1] / height, at % eigenvalues.shape[1] / width) for at in dict.fromkeys(found)]
+    points, (height, width) = [], eigenvalues.shape
+    for row, column in dict.fromkeys(divmod(at, width) for at in found):
+        alike = eigenvalues >= ALIKE * eigenvalues[row, column]
+        extent = float(alike[:, column].double().mean()), float(alike[row].double().mean())
+        points.append(Point((row / max(height - 1, 1), column / max(width - 1, 1)), extent))
+    return points

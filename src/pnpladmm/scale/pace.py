@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,7 @@ def find_pace(settings: Settings, decisions: Decisions, grid: Grid) -> Pace | No
     return replace(pace, lengths=find_step_lengths(methods[0], parts))
 
 
-def _worst_places(settings: Settings, decisions: Decisions) -> Sequence[Point]:
+def _worst_places(settings: Settings, decisions: Decisions) -> list[Point]:
     """Where the filters of the preconditioner fit worst: the blur is looked at in points of the picture."""
     lines = [np.linspace(0, n - 1, POINTS).round().astype(int).tolist() for n in decisions.size]
     seen = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,7 +80,7 @@ class Whole:
             for found, one, q in zip(divisions, weights, own, strict=True)
         )
 
-    def _worst_places(self) -> Sequence[Point]:
+    def _worst_places(self) -> list[Point]:
         """Where the filters of the preconditioner fit worst, in any of the pictures."""
         found, every = [], self.blur.weights.squeeze(2)
         for kernels, weights, division in zip(self.blur.kernels, every, self.division or (), strict=True):

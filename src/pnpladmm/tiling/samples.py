@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnpladmm.operators.misfit import Point
 from pnpladmm.tiling.geometry import ALIGNMENT, Grid, Span
 
 CORE = 128
@@ -34,10 +35,10 @@ class Place:
     """(h, w): the pixels of the picture that each pixel of the sample stands for."""
 
 
-def sample_places(grid: Grid, round_trip: bool = False, needed: Sequence[tuple[float, float]] = ()) -> list[Place]:
+def sample_places(grid: Grid, round_trip: bool = False, needed: Sequence[Point] = ()) -> list[Place]:
     """Places of equal size, spread evenly over the scene of a grid of tiles, and such as are `needed` beside them.
 
-    Those are points, rows and columns as shares of the height and width. A place around one of them stands for itself.
+    A place around a point that is needed stands for all places around it that are like it.
     Pixels within the halo of an end of a sample stand for none. At the border of the picture, which is nothing to keep
     away from, a rim as wide stands for itself: solvers have more work there than elsewhere. What lies between stands
     for the middle of the picture. A picture that goes on at its other side (`round_trip`) has no border.
@@ -51,9 +52,10 @@ def sample_places(grid: Grid, round_trip: bool = False, needed: Sequence[tuple[f
     spread = [Place(row, column, down[:, None] * across) for row, down in rows for column, across in columns]
     more: list[Place] = []
     for point in needed:
-        at = [(int(share * n), n) for share, n in zip(point, grid.size, strict=True)]
+        at = [(int(share * n), n) for share, n in zip(point.place, grid.size, strict=True)]
         if not any(_inside(place, at, halo) for place in (*spread, *more)):
-            more.append(_around(at, side, halo, round_trip))
+            extents = [share * n for share, n in zip(point.extent, grid.size, strict=True)]
+            more.append(_around(at, extents, side, halo, round_trip))
     height, width = grid.size
     rest = 1 - sum(float(place.share.sum()) for place in more) / (height * width)
     return [*(replace(place, share=rest * place.share) for place in spread), *more]
@@ -67,14 +69,14 @@ def _inside(place: Place, at: list[tuple[int, int]], halo: int) -> bool:
     )
 
 
-def _around(at: list[tuple[int, int]], side: int, halo: int, round_trip: bool) -> Place:
-    """A sample with a point in its middle, or as near to that as the picture allows."""
+def _around(at: list[tuple[int, int]], extents: list[float], side: int, halo: int, round_trip: bool) -> Place:
+    """A sample with a point in its middle, or as near to that as the picture allows, for places of these extents."""
     spans, shares = [], []
-    for pixel, length in at:
+    for (pixel, length), extent in zip(at, extents, strict=True):
         first = max(0, min(pixel - side // 2, length - side)) // ALIGNMENT * ALIGNMENT
         span, share = _sample(first, length, side, halo, round_trip)
         spans.append(span)
-        shares.append(share.abs())  # its middle stands for itself, too
+        shares.append(torch.where(share < 0, max(1.0, extent / CORE), share))
     return Place(spans[0], spans[1], shares[0][:, None] * shares[1])
 
 
