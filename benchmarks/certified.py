@@ -25,6 +25,7 @@ from pnpladmm.denoisers import Denoiser
 from pnpladmm.denoisers.loading import load_denoiser
 from pnpladmm.metrics import PAPER, psnr, ssim
 from pnpladmm.solvers import Result, make_method, solve
+from pnpladmm.solvers.leaping import Certified
 from pnpladmm.solvers.registry import method_class
 from pnpladmm.workshop.experiments.batches import Batch, Clock
 from pnpladmm.workshop.experiments.setup import Setup
@@ -40,7 +41,16 @@ class Networks:
     prior: Denoiser
     first: Denoiser | None = None
     settings: dict[str, float] | None = None
-    """`sigma_d` (of 255) and `relaxation`."""
+    """`sigma_d` (of 255) and `relaxation`; without them those of the package, which hold the annealed picture."""
+
+
+def annealed(batch: Batch, networks: Networks, noise: float) -> Tensor:
+    """The picture that the first network restores; without one the observation."""
+    if networks.first is None:
+        return batch.start
+    sigma = torch.full((len(batch.names),), noise / 255, dtype=torch.float64)
+    method = make_method("fast", networks.first, batch.problem, sigma, 1.0, CALLS)
+    return solve(batch.problem, method, start=batch.start, record=False).image
 
 
 def certified_run(batch: Batch, networks: Networks, noise: float, iterations: int, tolerance: float) -> Result:
@@ -51,7 +61,9 @@ def certified_run(batch: Batch, networks: Networks, noise: float, iterations: in
         start = solve(
             problem, make_method("fast", networks.first, problem, sigma, 1.0, CALLS), start=start, record=False
         ).image
-    if networks.settings is None:
+    if networks.first is not None and networks.settings is None:
+        method = Certified.after(start, networks.prior, problem, sigma)
+    elif networks.settings is None:
         method = make_method("certified", networks.prior, problem, sigma)
     else:
         row = {**networks.settings, "sigma_d": networks.settings["sigma_d"] / 255}
@@ -92,7 +104,11 @@ def measure(batches: Sequence[Batch], networks: Networks, noise: float) -> dict[
     clock.start()
     results = [(batch, certified_run(batch, networks, noise, ITERATIONS, TOLERANCE)) for batch in batches]
     seconds = clock.read()
-    return {"noise": noise, **report(results), "seconds": seconds}
+    row = {"noise": noise, **report(results), "seconds": seconds}
+    if networks.first is not None:
+        starts = [(batch, annealed(batch, networks, noise)) for batch in batches]
+        row["start"] = fmean(value for batch, x in starts for value in psnr(x, batch.sharp, PAPER).tolist())
+    return row
 
 
 def main() -> None:
