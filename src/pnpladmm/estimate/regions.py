@@ -21,6 +21,7 @@ from pnpladmm.estimate.kernel_fields import (
 from pnpladmm.estimate.kernel_fit import Prior, fit_kernel
 from pnpladmm.estimate.outlines import STEPS, fit_outlines
 from pnpladmm.estimate.pair import Pair
+from pnpladmm.estimate.way import Tell
 
 WHILE_ADAPTING = 16000
 """Pixels that a kernel is fitted to while outlines and kernels take turns."""
@@ -78,10 +79,11 @@ def fit_regions(pair: Pair, seen: Array, kernels: Array, prior: Prior) -> Field:
     )
 
 
-def refined(pair: Pair, seen: Array, field: Field) -> Field:
+def refined(pair: Pair, seen: Array, field: Field, tell: Tell) -> Field:
     """Outlines and kernels adapted to each other, to the pixel and with all pixels, which may show more regions."""
     from scipy.ndimage import gaussian_filter
 
+    tell("outlines", 0.7)
     field, shares = _adapted(pair, field, field.weights, range(len(field.kernels)), PASSES)
     tried, failures = np.zeros(pair.sharp.shape, bool), 0
     while len(field.kernels) < MOST_REGIONS and failures < FAILURES:
@@ -89,6 +91,7 @@ def refined(pair: Pair, seen: Array, field: Field) -> Field:
         if window is None:
             break
         tried |= window
+        tell(f"outlines, {len(field.kernels) + 1} regions", 0.75 + 0.02 * min(len(field.kernels), 6))
         new = fit_kernel(pixel_sums(pair, window, WHILE_SEARCHING), pair.noise, field.priors[0])
         soft = START * gaussian_filter(window.astype(float), SMOOTH)
         added = np.concatenate([shares * (1 - soft), soft[None]])

@@ -109,8 +109,7 @@ class Sharp(Way):
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, field, ~seen)))
         misfit = unexplained(pair, field, ~seen)
         if len(field.kernels) > 1 and not field.apart:
-            tell("outlines", 0.8)
-            field = refined(pair, seen, field)
+            field = refined(pair, seen, field, tell)
             misfit = unexplained(pair, field, pair.valid)
         tell("all pixels", 0.9)
         field, errors = finished(pair, seen, field)
