@@ -24,6 +24,9 @@ MOST_STEPS = 20
 FOR_SPOTS = 10
 """Steps at least where single spots are seen."""
 FOR_WIDE_SOURCES = 40
+CLEAR_SHAPES, FROM_EVEN = 150.0, 80
+"""Photons from which on `sources` knows the shapes of spots best. With fewer, the mean with the picture of
+Richardson-Lucy is better than both: one makes spots too sharp, the other too soft."""
 REACH = 5
 """Pixels from a single spot at which its light is gone."""
 
@@ -42,20 +45,36 @@ def finished_on_counts(
     steps = steps_for(prepared.problem.observed + background, gain)
     if wide:
         steps = torch.full_like(steps, FOR_WIDE_SOURCES)
-    method, image = RichardsonLucy(), result.image
+    image = _after(problem, result.image, steps)
+    numbers = ", ".join(str(int(number)) for number in steps)
+    note = f"finished by {numbers} steps of Richardson-Lucy on the counts: light stays positive, and none is lost"
+    vague = brightest(prepared.problem.observed + background, gain) < CLEAR_SHAPES
+    if wide and bool(vague.any()):
+        even = problem.observed.mean((1, 2, 3), keepdim=True).expand_as(image)
+        other = _after(problem, even, torch.full_like(steps, FROM_EVEN))
+        image = torch.where(vague.to(image.device).view(-1, 1, 1, 1), (image + other) / 2, image)
+        note += f"; the mean of that and of {FROM_EVEN} steps from an even picture"
+    return replace(result, image=image, state=State(x=image, iteration=result.state.iteration)), (note,)
+
+
+def _after(problem: Problem, image: Tensor, steps: Tensor) -> Tensor:
+    """Pictures after so many steps of Richardson-Lucy each, (B,)."""
+    method = RichardsonLucy()
     state = method.init(problem, image)
     for done in range(1, int(steps.max()) + 1):
         state = method.step(problem, state)
         image = torch.where((steps == done).to(image.device).view(-1, 1, 1, 1), state.x, image)
-    numbers = ", ".join(str(int(number)) for number in steps)
-    note = f"finished by {numbers} steps of Richardson-Lucy on the counts: light stays positive, and none is lost"
-    return replace(result, image=image, state=State(x=image, iteration=result.state.iteration)), (note,)
+    return image
+
+
+def brightest(observed: Tensor, gain: float) -> Tensor:
+    """The photons at the brightest place of each picture, (B,)."""
+    return (smoothed(observed).flatten(1).amax(1).double() / gain).clamp_min(0).cpu()
 
 
 def steps_for(observed: Tensor, gain: float) -> Tensor:
     """The number of steps, (B,): the root of the photons at the brightest place, its ratio of signal to noise."""
-    brightest = smoothed(observed).flatten(1).amax(1).double() / gain
-    steps = brightest.clamp_min(0).sqrt().round().clamp(1, MOST_STEPS).cpu()
+    steps = brightest(observed, gain).sqrt().round().clamp(1, MOST_STEPS)
     spots = [sharpest_sources(picture, REACH, None, FAINT, FEW) is not None for picture in observed]
     return torch.where(torch.tensor(spots), steps.clamp_min(FOR_SPOTS), steps)
 
