@@ -153,11 +153,11 @@ def _finished_grid(pair: Pair, seen: Array, field: Field) -> tuple[Field, Array]
     return replace(field, kernels=np.stack(kernels)), np.array(errors)
 
 
-def with_best_priors(pair: Pair, seen: Array, field: Field, most: int) -> Field:
+def with_best_priors(pair: Pair, seen: Array, field: Field) -> Field:
     """For each kernel the prior with which one half of its pixels predicts the other best."""
     found = []
     for i in range(len(field.kernels)):
-        half, hidden = (part(pair, field, i, where, most) for where in (seen, ~seen))
+        half, hidden = (part(pair, field, i, where, most_pixels(pair)) for where in (seen, ~seen))
         errors = [hidden.residual(fit_kernel(half, pair.noise, prior)) for prior in PRIORS]
         found.append(PRIORS[int(np.argmin(errors))])
     return replace(field, priors=tuple(found))

@@ -112,7 +112,7 @@ def refined(pair: Pair, seen: Array, field: Field, tell: Tell) -> Field:
     kept = [i for i, weight in enumerate(field.weights) if usable[weight > 0.5].sum() >= SHOWN]
     if kept:
         field, shares = field.taken(kept), shares[kept]
-    field = with_best_priors(pair, seen, field, WHILE_ADAPTING)
+    field = with_best_priors(pair, seen, field)
     field, _ = _adapted(pair, field, shares, range(len(field.kernels)), 1)
     return replace(field, kind=f"{len(field.kernels)} regions", places=_middles(field.weights))
 
