@@ -26,6 +26,7 @@ from pnpladmm.tensor_files import read_tensors, write_tensors
 from pnpladmm.workshop.training import scenes
 from pnpladmm.workshop.training.loop import train
 from pnpladmm.workshop.training.plan import Plan
+from scene_cases import check_gradient
 
 SIGMA = 0.05
 SIZES = ((1, 1), (2, 3), (4, 4), (5, 9), (8, 8))
@@ -271,23 +272,5 @@ def test_training_in_the_loop_has_the_gradient_of_the_fixed_point(
         net.shares *= 1.5  # away from the kink where the bound is 1
         net.values += 0.3 * normal(*net.values.shape).abs()
     loop.schedule.data = loop.schedule.data.double()
-    kernel = torch.tensor([[0.0, 0.1, 0.0], [0.2, 0.5, 0.1], [0.0, 0.1, 0.0]], dtype=torch.float64)
-    blur = pl.SpatiallyVaryingBlur(kernel[None], torch.ones(1, 9, 9, dtype=torch.float64))
-    problem = pl.Problem(blur.forward(0.3 * normal(1, 1, 9, 9)), blur, pl.Gaussian(0.1))
-    towards = normal(1, 1, 9, 9, seed=3)
-
-    def value() -> float:
-        with torch.no_grad():
-            return float((loop._fixed_point(problem, 0.1)[0] * towards).sum())
-
-    found, step = loop._fixed_point(problem, 0.1)
-    useful = (loop._adjoint(step, found, towards) * step(found, True)).sum()
     parameters = [net.filters, net.values, net.scales, net.shares, loop.schedule]
-    for parameter, slope in zip(parameters, torch.autograd.grad(useful, parameters), strict=True):
-        direction = normal(*parameter.shape, seed=4)
-        values = []
-        for sign in (1, -2):
-            parameter.data += sign * 1e-6 * direction
-            values.append(value())
-        parameter.data += 1e-6 * direction
-        assert (values[0] - values[1]) / 2e-6 == pytest.approx(float((slope * direction).sum()), rel=1e-3)  # kinks
+    check_gradient(loop, parameters, 0.5, 9, rel=1e-3)  # kinks

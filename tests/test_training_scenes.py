@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
-import pnpladmm as pl
 from gradient_step_cases import network
 from pnpladmm.tensors import InputError
 from pnpladmm.workshop.training import scenes
@@ -19,10 +17,7 @@ from pnpladmm.workshop.training.checkpoint import write_weights
 from pnpladmm.workshop.training.gradient_step import GradientStepTraining
 from pnpladmm.workshop.training.loop import train
 from pnpladmm.workshop.training.plan import Penalty, Plan
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from scene_cases import check_gradient
 
 
 @pytest.fixture
@@ -44,28 +39,9 @@ def test_the_gradient_is_that_of_the_fixed_point(plan: Plan, monkeypatch: pytest
     loop.network.double()
     monkeypatch.setattr(GradientStepTraining, "_dtype", torch.float64)
     loop.schedule.data = loop.schedule.data.double()
-    kernel = torch.tensor([[0.0, 0.05, 0.0], [0.1, 0.75, 0.05], [0.0, 0.05, 0.0]], dtype=torch.float64)
-    blur = pl.SpatiallyVaryingBlur(kernel[None], torch.ones(1, 9, 10, dtype=torch.float64))
-    problem = pl.Problem(blur.forward(0.3 * normal(1, 1, 9, 10)), blur, pl.Gaussian(0.1))
-    towards = normal(1, 1, 9, 10, seed=3)
-
-    def value() -> float:
-        with torch.no_grad():
-            return float((loop._fixed_point(problem, 0.1)[0] * towards).sum())
-
-    found, step = loop._fixed_point(problem, 0.1)
-    assert float((step(found, False) - found).detach().abs().max()) < 1e-7
-    useful = (loop._adjoint(step, found, towards) * step(found, True)).sum()
     weights = dict(loop.smooth.named_parameters())
     parameters = [weights["entry.weight"], weights["body.0.outer.weight"], loop.schedule]
-    for parameter, slope in zip(parameters, torch.autograd.grad(useful, parameters), strict=True):
-        direction = normal(*parameter.shape, seed=4)
-        values = []
-        for sign in (1, -2):
-            parameter.data += sign * 1e-6 * direction
-            values.append(value())
-        parameter.data += 1e-6 * direction
-        assert (values[0] - values[1]) / 2e-6 == pytest.approx(float((slope * direction).sum()), rel=1e-4)
+    check_gradient(loop, parameters, 0.75, 10, rel=1e-4)
 
 
 def test_a_training_moves_weights_and_settings_and_is_resumed(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

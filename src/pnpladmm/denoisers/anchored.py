@@ -13,19 +13,12 @@ objective that knows less than the method did.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from pnpladmm.denoisers.base import (
-    Denoiser,
-    EvaluablePrior,
-    MeasuredCurvature,
-    call_denoiser,
-    curvature_meter,
-)
-from pnpladmm.denoisers.relaxed import Relaxed
+from pnpladmm.denoisers.base import Denoiser, EvaluablePrior, MeasuredCurvature, call_denoiser
+from pnpladmm.denoisers.relaxed import Relaxed, RelaxedGradientStep
 from pnpladmm.tensors import InputError, PerPicture, per_picture, squared_norm, version_of
 
 
@@ -85,25 +78,13 @@ class Anchored(Relaxed):
         return f"{type(self).__name__}({self.denoiser!r}, gamma={torch.as_tensor(self.gamma).tolist()}, mu={mu})"
 
 
-class AnchoredGradientStep(Anchored):
+class AnchoredGradientStep(Anchored, RelaxedGradientStep):
     """Of a gradient step `Id - grad g`: the Hessian is `gamma` times that of `g`, plus `mu`."""
 
-    def curvature(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
-        """The largest eigenvalue of that Hessian, (B,)."""
-        assert isinstance(self.denoiser, MeasuredCurvature)
-        return self._moved(self.denoiser.curvature(v, sigma))
-
-    def curvature_meter(self, limit: PerPicture = 1.0) -> Callable[[Tensor, PerPicture], Tensor]:
-        """The denoiser's meter for one run, with the limit that belongs to it."""
-        assert isinstance(self.denoiser, MeasuredCurvature)
-        gamma, mu = (torch.as_tensor(one, dtype=torch.float64) for one in (self.gamma, self.mu))
-        left = torch.as_tensor(limit, dtype=torch.float64).to(gamma.device) - mu.to(gamma.device)
-        measure = curvature_meter(self.denoiser, left / gamma)
-        return lambda v, sigma: self._moved(measure(v, sigma))
-
-    def _moved(self, value: Tensor) -> Tensor:
-        gamma, mu = (torch.as_tensor(one, dtype=value.dtype, device=value.device) for one in (self.gamma, self.mu))
-        return gamma * value + mu
+    @property
+    def added(self) -> PerPicture:
+        """`mu`."""
+        return self.mu
 
 
 def anchored(denoiser: Denoiser, gamma: PerPicture, anchor: Tensor, mu: PerPicture) -> Anchored:

@@ -87,21 +87,28 @@ class Relaxed:
 class RelaxedGradientStep(Relaxed):
     """`D_gamma` of a gradient step `Id - grad g`: `Id - gamma grad g`, whose curvature is `gamma` times as large."""
 
+    @property
+    def added(self) -> PerPicture:
+        """What the curvature has besides `gamma` times that of `g`."""
+        return 0.0
+
     def curvature(self, v: Tensor, sigma: PerPicture, /) -> Tensor:
         """The largest eigenvalue of `gamma` times the Hessian of `g`, (B,)."""
         assert isinstance(self.denoiser, MeasuredCurvature)
         return self._scaled(self.denoiser.curvature(v, sigma))
 
     def curvature_meter(self, limit: PerPicture = 1.0) -> Callable[[Tensor, PerPicture], Tensor]:
-        """The denoiser's meter for one run, scaled: its own limit is larger."""
+        """The denoiser's meter for one run, scaled, with the limit that belongs to it."""
         assert isinstance(self.denoiser, MeasuredCurvature)
         gamma = torch.as_tensor(self.gamma, dtype=torch.float64)
-        measure = curvature_meter(self.denoiser, torch.as_tensor(limit, dtype=torch.float64).to(gamma.device) / gamma)
+        left = [torch.as_tensor(one, dtype=torch.float64).to(gamma.device) for one in (limit, self.added)]
+        measure = curvature_meter(self.denoiser, (left[0] - left[1]) / gamma)
         return lambda v, sigma: self._scaled(measure(v, sigma))
 
     def _scaled(self, value: Tensor) -> Tensor:
-        """`gamma` times a number per picture."""
-        return torch.as_tensor(self.gamma, dtype=value.dtype, device=value.device) * value
+        """`gamma` times a number per picture, and what is added."""
+        gamma, added = (torch.as_tensor(n, dtype=value.dtype, device=value.device) for n in (self.gamma, self.added))
+        return gamma * value + added
 
 
 def relaxed(denoiser: Denoiser, gamma: PerPicture) -> Relaxed:
