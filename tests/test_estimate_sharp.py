@@ -101,6 +101,19 @@ def test_regions_are_found() -> None:
     assert any("squared residual" in note for note in blur.notes)
 
 
+def test_outlines_of_a_large_picture_are_rough_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pnpladmm.estimate.sharp.MOST_LABELS", 1000)
+    sharp = scene(80, 100)
+    left = np.zeros(sharp.shape)
+    left[:, :50] = 1
+    kernels = common_size([motion(7, 30), gaussian(1.2)])
+    blurred = shown(sharp, Blur(kernels, np.stack([left, 1 - left])))
+    blur = pl.estimate_blur(blurred, "sharp", sharp=sharp, field="regions", side=11)
+    assert len(blur.kernels) > 1
+    assert blur.estimate is not None
+    assert any("outlines of regions are rough: 100x80" in warning for warning in blur.estimate.warnings)
+
+
 def test_outlines_are_found_to_the_pixel() -> None:
     sharp = scene()
     size = sharp.shape

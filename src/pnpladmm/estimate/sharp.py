@@ -46,6 +46,8 @@ PATIENCE = 2
 """More regions in a row without a gain after which the search ends."""
 POINT = 0.3
 """Pixels: a kernel whose light lies closer to its centre (root mean square) is a point."""
+MOST_LABELS = 2**22
+"""Pixels times regions up to which outlines are fitted: a few minutes."""
 IN_COMMON = 1.5
 """Errors of the kernels of regions, relative to those that two halves show: both have the outlines and the prior."""
 UNLIKE = 1.3
@@ -108,12 +110,12 @@ class Sharp(Way):
             pair, field = wide_enough(pair, field)
         pair = replace(pair, noise=min(pair.noise, typical_error(pair, field, ~seen)))
         misfit = unexplained(pair, field, ~seen)
-        if len(field.kernels) > 1 and not field.apart:
+        if _has_outlines(field) and field.weights.size <= MOST_LABELS:
             field = refined(pair, seen, field, tell)
             misfit = unexplained(pair, field, pair.valid)
         tell("all pixels", 0.9)
         field, errors = finished(pair, seen, field)
-        if len(field.kernels) > 1 and not field.apart:
+        if _has_outlines(field):
             errors = IN_COMMON * errors
         return _blur(scene, pair, field, errors, misfit, tried)
 
@@ -187,6 +189,10 @@ def _blur(scene: Scene, pair: Pair, field: Field, errors: Array, misfit: float, 
     return blur.noted(*_notes(pair, field, tried), uncertainty=expected, estimate=estimate)
 
 
+def _has_outlines(field: Field) -> bool:
+    return len(field.kernels) > 1 and not field.apart
+
+
 def _unseen(pair: Pair, places: Array) -> Array:
     """Places around which the sharp picture shows nothing but noise."""
     from scipy.ndimage import gaussian_filter, uniform_filter
@@ -220,6 +226,11 @@ def _warnings(
     if weak.any():
         names = listed([where(x, y, scene.size) for x, y in places[weak]])
         found.append(f"the kernels are not well determined in the {names}: error {100 * error[weak].max():.0f} %")
+    if _has_outlines(field) and field.weights.size > MOST_LABELS:
+        height, width = scene.size
+        found.append(
+            f"outlines of regions are rough: {width}x{height} pixels are too many to fit them. Cut out what matters"
+        )
     if cut_off(field):
         found.append(f"kernels of {pair.side} pixels may be cut off: give a larger side")
     return found
