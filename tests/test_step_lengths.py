@@ -48,7 +48,7 @@ def method(given: pl.Problem) -> pl.Annealed:
 def test_of_a_single_part_they_are_those_of_conjugate_gradient(pictures, channels):
     given = problem(pictures, channels)
     own = method(given)
-    lengths = find_step_lengths(own, [Part(given, torch.ones(1, 1))])
+    lengths, _ = find_step_lengths(own, [Part(given, torch.ones(1, 1))])
     if channels > 1:
         assert [len(one) for one in lengths] == torch.as_tensor(own.cg_iterations).amax((0, 2)).tolist()
     whole = pl.solve(given, own, tolerance=0).image
@@ -59,16 +59,17 @@ def test_of_a_single_part_they_are_those_of_conjugate_gradient(pictures, channel
 def test_a_picture_given_twice_has_the_same_steps():
     given = problem()
     own = method(given)
-    one = find_step_lengths(own, [Part(given, torch.ones(1, 1))])
-    two = find_step_lengths(own, [Part(given, torch.ones(1, 1)), Part(given, torch.ones(1, 1))])
-    for alone, together in zip(one, two, strict=True):
-        torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)
+    one, same = find_step_lengths(own, [Part(given, torch.ones(1, 1))])
+    two, left = find_step_lengths(own, [Part(given, torch.ones(1, 1)), Part(given, torch.ones(1, 1), stays=False)])
+    for alone, *others in zip(one, same, two, left, strict=True):
+        for together in others:
+            torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)
 
 
 def test_steps_that_lead_away_are_given_up():
     given = problem()
     own = method(given)
-    lengths = find_step_lengths(own, [Part(given, torch.ones(1, 1))])
+    lengths, _ = find_step_lengths(own, [Part(given, torch.ones(1, 1))])
     wrong = tuple(torch.stack([one[:, 0], 9 * one[:, 1]], 1) for one in lengths)
     step = own.data_step(given, 0)
     x = own.init(given).x
@@ -205,14 +206,15 @@ def test_filters_of_a_part_know_the_precision_of_the_whole(channels):
 def test_a_pace_is_kept_for_its_noise(tmp_path):
     decisions = Decisions((9, 9), 3, 1.0, 0.1, False, (0.0, 1.0), (3, 3))
     division = Division(1, torch.rand(1, 2, 2, dtype=torch.float64), precision=torch.rand(1, 1, 3, dtype=torch.float64))
-    given = Pace(division, (torch.rand(4, 2, 1, 3), torch.rand(0, 2, 1, 3)))
-    given = replace(given, lengths=tuple(one.double() for one in given.lengths))
+    steps = [tuple(torch.rand(n, 2, 1, 3).double() for n in (4, 0)) for _ in range(2)]
+    given = Pace(division, *steps, 0.5, (3, 7))
     keep(tmp_path, decisions, given)
     found = kept(tmp_path, decisions)
     assert found is not None
     torch.testing.assert_close(found.division.gram, given.division.gram, rtol=0, atol=0)
     torch.testing.assert_close(found.division.precision, given.division.precision, rtol=0, atol=0)
-    for one, other in zip(found.lengths, given.lengths, strict=True):
+    assert (found.weight, found.place) == (0.5, (3, 7))
+    for one, other in zip(found.lengths + found.fewer, given.lengths + given.fewer, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert kept(tmp_path, replace(decisions, noise=0.2)) is None
     (tmp_path / FILE).write_text("{")

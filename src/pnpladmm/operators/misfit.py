@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.fft import rfft2
 
-from pnpladmm.operators.fft import fast_size
+from pnpladmm.operators.fft import Size, fast_size
 from pnpladmm.operators.preconditioner import FLOOR
 
 EVEN = 1.05
@@ -35,6 +35,11 @@ class Point:
     """Row and column."""
     extent: tuple[float, float]
     """Of the places that are like it, along the column and along the row."""
+
+    def pixel(self, size: Size) -> tuple[int, int]:
+        """Row and column in a picture (H, W)."""
+        (row, column), (height, width) = self.place, size
+        return min(int(row * height), height - 1), min(int(column * width), width - 1)
 
 
 def misfit(kernels: Tensor, gram: Tensor, weights: Tensor, regions: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from pnpladmm.scale.verdict import Verdict, chosen, look, look_size, settle
 from pnpladmm.solvers import Certificate, Level, Status
 from pnpladmm.solvers.annealed import DEFAULT_CALLS
 from pnpladmm.tiling.geometry import Grid, Span, Tile
-from pnpladmm.tiling.seams import Seams, measure_seams
+from pnpladmm.tiling.seams import OtherSteps, Seams, measure_seams
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,12 @@ class FastWork:
         def untiled(rows: Span, columns: Span) -> Tensor:
             return restore_part(self.settings, decisions, rows, columns)[1]
 
-        return measure_seams(tiled, untiled, self.grid, overlaps_of(self.store, self.grid, seen_of(decisions)))
+        overlaps, pace = overlaps_of(self.store, self.grid, seen_of(decisions)), decisions.pace
+        if pace is None:
+            return measure_seams(tiled, untiled, self.grid, overlaps)
+        fewer = replace(decisions, pace=replace(pace, lengths=pace.fewer))
+        other = OtherSteps(lambda *part: restore_part(self.settings, fewer, *part)[1], pace.weight, pace.place)
+        return measure_seams(tiled, untiled, self.grid, overlaps, other)
 
 
 def _one(store: TileStore, number: int, settings: Settings, decisions: Decisions, tile: Tile) -> int:

@@ -22,7 +22,7 @@ from pnpladmm.scale.task import Settings, annealed_for, operator_part, prepared_
 from pnpladmm.solvers.side_by_side import Part, find_step_lengths
 from pnpladmm.solvers.step_lengths import StepLengths
 from pnpladmm.tiling.geometry import Grid
-from pnpladmm.tiling.samples import Place, sample_places
+from pnpladmm.tiling.samples import Place, sample_places, unseen
 
 EACH = 32
 """Rows and columns of the weights that are kept of a sample."""
@@ -37,6 +37,10 @@ class Pace:
 
     division: Division
     lengths: StepLengths = ()
+    fewer: StepLengths = ()
+    """Of fewer samples, to see how much the picture depends on them (`tiling/seams.py`)."""
+    weight: float = 1.0
+    place: tuple[int, int] | None = None
 
     def prepare(self, operator: SpatiallyVaryingBlur, rows: Span, columns: Span, size: tuple[int, int]) -> None:
         """Tell the blur of a part of the observation (H, W) of which whole it is a part."""
@@ -50,14 +54,14 @@ def find_pace(settings: Settings, decisions: Decisions, grid: Grid) -> Pace | No
     operators = [operator_part(settings, decisions, place.rows, place.columns)[0] for place in places]
     pace = Pace(Division.of(_coarse(places, [operator.weights[0, :, 0] for operator in operators])))
     paced, parts, methods = replace(decisions, pace=pace), [], []
-    if operators[0].kernels.shape[1] > 1:
-        places = sample_places(grid, needed=_worst_places(settings, paced))
+    worst = _worst_places(settings, paced) if operators[0].kernels.shape[1] > 1 else []
+    places = sample_places(grid, needed=worst) if worst else places
     with open_source(settings.picture) as source:
         for place in places:
             prepared, blank = prepared_part(settings, paced, source, place.rows, place.columns)
             if not blank:
                 problem, method = annealed_for(settings, paced, prepared.problem)
-                parts.append(Part(problem, place.share))
+                parts.append(Part(problem, place.share, place.stays))
                 methods.append(method)
     if not parts:
         return None
@@ -66,7 +70,9 @@ def find_pace(settings: Settings, decisions: Decisions, grid: Grid) -> Pace | No
         operator = _blur(part)
         assert operator.division is not None
         operator.division = (replace(operator.division[0], precision=pace.division.precision),)
-    return replace(pace, lengths=find_step_lengths(methods[0], parts))
+    lengths, fewer = find_step_lengths(methods[0], parts)
+    pixel = worst[0].pixel(grid.size) if worst else None
+    return replace(pace, lengths=lengths, fewer=fewer, weight=unseen(places, grid.size), place=pixel)
 
 
 def _worst_places(settings: Settings, decisions: Decisions) -> list[Point]:
@@ -111,7 +117,12 @@ def kept(folder: Path, decisions: Decisions) -> Pace | None:
         if known["noise"] != decisions.noise:
             return None
         division = Division(int(known["tiles"]), _tensor(known["gram"]), precision=_tensor(known["precision"]))
-        return Pace(division, tuple(_tensor(one).reshape(-1, 2, 1, known["planes"]) for one in known["lengths"]))
+        lengths, fewer = (
+            tuple(_tensor(one).reshape(-1, 2, 1, known["planes"]) for one in known[name])
+            for name in ("lengths", "fewer")
+        )
+        place = None if known["place"] is None else (int(known["place"][0]), int(known["place"][1]))
+        return Pace(division, lengths, fewer, float(known["weight"]), place)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -124,6 +135,7 @@ def keep(folder: Path, decisions: Decisions, pace: Pace) -> None:
         "noise": decisions.noise, "tiles": pace.division.tiles, "gram": pace.division.gram.tolist(),
         "precision": precision.tolist(),
         "planes": max(one.shape[-1] for one in pace.lengths), "lengths": [one.tolist() for one in pace.lengths],
+        "fewer": [one.tolist() for one in pace.fewer], "weight": pace.weight, "place": pace.place,
     }  # fmt: skip
     write_text(folder / FILE, json.dumps(known) + "\n")
 

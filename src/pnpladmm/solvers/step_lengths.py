@@ -54,6 +54,8 @@ class Descending:
     r: Tensor
     share: Tensor
     """How much each pixel (H, W) counts in the inner products."""
+    stays: bool = True
+    """Does it count in the second steps, too?"""
 
     def __post_init__(self) -> None:
         """Begin at 0."""
@@ -65,13 +67,16 @@ class Descending:
         return products(self.share * a, b, by_channel).cpu()
 
 
-def descend_together(parts: Sequence[Descending], goal: Tensor, limits: Tensor) -> Tensor:
+def descend_together(parts: Sequence[Descending], goal: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
     """Solve the systems of all parts with the same steps, and return these: (steps, 2, B, 1) or (steps, 2, B, C).
+
+    Second come the ratios of the inner products without the parts that do not stay: how far they are from the first
+    shows how much the steps depend on the choice of the parts.
 
     `goal` is that of all parts together, (B, 1), `limits` the most steps, (B, 1) or (B, C) on the CPU.
     """
     by_channel = limits.shape[1] > 1
-    rz, found = torch.ones(limits.shape, dtype=torch.float64), []
+    rz, found, second = torch.ones(2, *limits.shape, dtype=torch.float64), [], []
     for step in range(int(limits.max())):
         for part in parts:
             part.z = part.r if part.precondition is None else part.precondition(part.r)
@@ -79,19 +84,26 @@ def descend_together(parts: Sequence[Descending], goal: Tensor, limits: Tensor) 
         running = (size > goal / limits.shape[1]) & (limits > step)
         if not bool(running.any()):
             break
-        before, rz = rz, _total([part.inner(part.r, part.z, by_channel) for part in parts])
+        before, rz = rz, _both(parts, [part.inner(part.r, part.z, by_channel) for part in parts])
         beta = torch.zeros_like(rz) if step == 0 else rz / before.clamp_min(TINY)
         for part in parts:
-            part.p = torch.addcmul(part.z, _factor(beta, part.r), part.p)
+            part.p = torch.addcmul(part.z, _factor(beta[0], part.r), part.p)
             part.Ap = part.apply(part.p)
-        alpha = rz / _total([part.inner(part.p, part.Ap, by_channel) for part in parts]).clamp_min(TINY)
+        alpha = rz / _both(parts, [part.inner(part.p, part.Ap, by_channel) for part in parts]).clamp_min(TINY)
         alpha = torch.where(running, alpha, 0.0)
         for part in parts:
-            factor = _factor(alpha, part.r)
+            factor = _factor(alpha[0], part.r)
             part.x.addcmul_(factor, part.p)
             part.r = torch.addcmul(part.r, factor, part.Ap, value=-1)
-        found.append(torch.stack([beta, alpha]))
-    return torch.stack(found) if found else torch.zeros(0, 2, *limits.shape, dtype=torch.float64)
+        found.append(torch.stack([beta[0], alpha[0]]))
+        second.append(torch.stack([beta[1], alpha[1]]))
+    nothing = torch.zeros(0, 2, *limits.shape, dtype=torch.float64)
+    return (torch.stack(found), torch.stack(second)) if found else (nothing, nothing)
+
+
+def _both(parts: Sequence[Descending], shares: list[Tensor]) -> Tensor:
+    """The sum over all parts, and over those that stay."""
+    return torch.stack([_total(shares), _total([s for s, part in zip(shares, parts, strict=True) if part.stays])])
 
 
 def _total(shares: list[Tensor]) -> Tensor:

@@ -19,8 +19,8 @@ from pnpladmm.solvers.loop import Callback, Progress
 from pnpladmm.solvers.side_by_side import Part, find_step_lengths
 from pnpladmm.tiling.geometry import Grid, Span, Tile, taken
 from pnpladmm.tiling.history import joined_history
-from pnpladmm.tiling.samples import coarse, sample_places
-from pnpladmm.tiling.seams import Overlaps, Seams, measure_seams
+from pnpladmm.tiling.samples import coarse, sample_places, unseen
+from pnpladmm.tiling.seams import OtherSteps, Overlaps, Seams, measure_seams
 from pnpladmm.tiling.window import WindowBlur, window_for_scene
 
 POINTS = 24
@@ -48,6 +48,8 @@ class Whole:
     tolerance: float
     division: tuple[Division, ...] | None = None
     """The regions of the whole picture, for the preconditioners of the tiles."""
+    other: tuple[Method[Any], float, tuple[int, int] | None] | None = None
+    """The method with the steps of fewer samples, and what `OtherSteps` needs beside it."""
 
     @property
     def seen(self) -> tuple[Span, Span]:
@@ -60,10 +62,12 @@ class Whole:
         if not isinstance(self.method, Annealed):
             return self
         whole = replace(self, division=self._divided())
-        places = sample_places(grid, self.blur.boundary == "circular", whole._worst_places())
-        parts = [Part(whole.problem_of(place.rows, place.columns), place.share) for place in places]
-        method = replace(self.method, step_lengths=find_step_lengths(self.method, parts))
-        return replace(whole, method=method)
+        worst = whole._worst_places()
+        places = sample_places(grid, self.blur.boundary == "circular", worst)
+        parts = [Part(whole.problem_of(place.rows, place.columns), place.share, place.stays) for place in places]
+        method, fewer = (replace(self.method, step_lengths=one) for one in find_step_lengths(self.method, parts))
+        pixel = worst[0].pixel(grid.size) if worst else None
+        return replace(whole, method=method, other=(fewer, unseen(places, grid.size), pixel))
 
     def _divided(self) -> tuple[Division, ...]:
         """The regions of the pictures and the mean precision in each."""
@@ -140,7 +144,12 @@ def _seams(image: Tensor, grid: Grid, whole: Whole, overlaps: Overlaps) -> Seams
     def untiled(rows: Span, columns: Span) -> Tensor:
         return whole.solve(rows, columns).image
 
-    return measure_seams(tiled, untiled, grid, overlaps)
+    if whole.other is None:
+        return measure_seams(tiled, untiled, grid, overlaps)
+    method, weight, place = whole.other
+    fewer = replace(whole, method=method)
+    other = OtherSteps(lambda *part: fewer.solve(*part).image, weight, place)
+    return measure_seams(tiled, untiled, grid, overlaps, other)
 
 
 def term_of_part(term: DataTerm, observed: Tensor, window: WindowBlur) -> DataTerm:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pnpladmm.operators.fft import Size
 from pnpladmm.operators.misfit import Point
 from pnpladmm.tiling.geometry import ALIGNMENT, Grid, Span
 
@@ -33,6 +35,8 @@ class Place:
     columns: Span
     share: Tensor
     """(h, w): the pixels of the picture that each pixel of the sample stands for."""
+    stays: bool = True
+    """Does it stay where one of four of those that are spread evenly is left out?"""
 
 
 def sample_places(grid: Grid, round_trip: bool = False, needed: Sequence[Point] = ()) -> list[Place]:
@@ -49,7 +53,10 @@ def sample_places(grid: Grid, round_trip: bool = False, needed: Sequence[Point] 
     room = math.isqrt(TILES * grid.side[0] * grid.side[1] // side**2)
     count = max(2, min(max(FEWEST, wanted), MOST, room))
     rows, columns = (_samples(n, side, halo, count, round_trip) for n in grid.size)
-    spread = [Place(row, column, down[:, None] * across) for row, down in rows for column, across in columns]
+    spread = [
+        Place(row, column, down[:, None] * across, number % 4 != 1)
+        for number, ((row, down), (column, across)) in enumerate(product(rows, columns))
+    ]
     more: list[Place] = []
     for point in needed:
         at = [(int(share * n), n) for share, n in zip(point.place, grid.size, strict=True)]
@@ -78,6 +85,12 @@ def _around(at: list[tuple[int, int]], extents: list[float], side: int, halo: in
         spans.append(span)
         shares.append(torch.where(share < 0, max(1.0, extent / CORE), share))
     return Place(spans[0], spans[1], shares[0][:, None] * shares[1])
+
+
+def unseen(places: Sequence[Place], size: Size) -> float:
+    """The root of the share of a picture (H, W) that is in no sample: steps of samples that see all of it are exact."""
+    seen = sum(int((place.share > 0).sum()) for place in places)
+    return math.sqrt(max(0.0, 1 - seen / (size[0] * size[1])))
 
 
 def coarse(weights: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class Seams:
         where = f"the {self.places} places" if self.places > 1 else "the place"
         return (
             f"seams: at most {self.largest:.2f} of 255, rms {self.rms:.3f}, against untiled parts at {where} where "
-            "tiles differ most"
+            "most is to be expected"
         )
 
 
@@ -80,8 +80,25 @@ class Overlaps:
         self.places.append((float(difference.max()), (first[0] + row, first[1] + column)))
 
 
-def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, overlaps: Overlaps) -> Seams:
+@dataclass(frozen=True)
+class OtherSteps:
+    """How much a picture depends on the samples from which the steps of conjugate gradient were found."""
+
+    restored: Restored
+    """Untiled, with the steps of fewer samples."""
+    weight: float
+    """Of the differences: less where the samples see much of the picture."""
+    place: tuple[int, int] | None
+    """The pixel of the scene where the steps matter most; None: where tiles differ most."""
+
+
+def measure_seams(
+    tiled: Restored, untiled: Restored, grid: Grid, overlaps: Overlaps, other: OtherSteps | None = None
+) -> Seams:
     """Restore again, undivided, the surroundings of the places where tiles differ most, and compare the middle.
+
+    The undivided run has steps of its own, which are not known. How much the picture depends on them is seen where they
+    matter most: there untiled parts are compared with `other` ones.
 
     The strip around such a place ends at least twice as far from what is compared as tiles end from what they decide.
     """
@@ -92,6 +109,8 @@ def measure_seams(tiled: Restored, untiled: Restored, grid: Grid, overlaps: Over
         if all(max(abs(place[0] - a), abs(place[1] - b)) > apart for a, b in chosen):
             chosen.append(place)
     errors = [_compared(tiled, untiled, grid, place, overlaps.picture) for place in chosen[:MOST]]
+    if other is not None:
+        errors.append(other.weight * _other(other, untiled, grid, other.place or chosen[0], overlaps.picture))
     found = torch.cat([e.flatten() for e in errors])
     return Seams(255 * float(found.abs().max()), 255 * float(found.square().mean().sqrt()), len(errors))
 
@@ -100,15 +119,27 @@ def _compared(
     tiled: Restored, untiled: Restored, grid: Grid, place: tuple[int, int], picture: tuple[Span, Span]
 ) -> Tensor:
     """The difference around a place, within the picture."""
-    (rows, near_rows), (columns, near_columns) = (
-        _spans(*given) for given in zip(place, grid.size, grid.halos, strict=True)
-    )
-    near_rows, near_columns = (
-        (max(near[0], seen[0]), min(near[1], seen[1]))
-        for near, seen in zip((near_rows, near_columns), picture, strict=True)
-    )
-    inside = taken(untiled(rows, columns), _within(near_rows, rows), _within(near_columns, columns))
-    return (tiled(near_rows, near_columns).to(inside) - inside).double()
+    part, near = _around(grid, place, picture)
+    inside = taken(untiled(*part), *map(_within, near, part))
+    return (tiled(*near).to(inside) - inside).double()
+
+
+def _other(
+    other: OtherSteps, untiled: Restored, grid: Grid, place: tuple[int, int], picture: tuple[Span, Span]
+) -> Tensor:
+    """The difference that other steps make around a place."""
+    part, near = _around(grid, place, picture)
+    one, two = (taken(restored(*part), *map(_within, near, part)) for restored in (untiled, other.restored))
+    return (one - two).double()
+
+
+def _around(
+    grid: Grid, place: tuple[int, int], picture: tuple[Span, Span]
+) -> tuple[tuple[Span, Span], tuple[Span, Span]]:
+    """Rows and columns of a part around a place, and of its middle, as far as that is seen."""
+    spans = [_spans(*given) for given in zip(place, grid.size, grid.halos, strict=True)]
+    near = [(max(inner[0], seen[0]), min(inner[1], seen[1])) for (_, inner), seen in zip(spans, picture, strict=True)]
+    return (spans[0][0], spans[1][0]), (near[0], near[1])
 
 
 def _within(span: Span, whole: Span) -> Span:
