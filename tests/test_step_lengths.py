@@ -1,5 +1,6 @@
 """Step lengths of conjugate gradient that are decided for a whole picture, and the regions of its preconditioner."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from pnpladmm.solvers.step_lengths import descend_by
 from pnpladmm.tiling.fast import Whole
 from pnpladmm.tiling.geometry import plan_tiles
 from pnpladmm.tiling.samples import sample_places
+from pnpladmm.tiling.seams import OtherSteps, Overlaps, measure_seams
 from pnpladmm.tiling.window import window_for_scene
 from pnpladmm.workshop.bench.inputs import make_kernels, make_weights
 
@@ -201,6 +203,21 @@ def test_filters_of_a_part_know_the_precision_of_the_whole(channels):
         part = whole.problem_of(rows, columns)
         filters = part.operator.preconditioner(part.precision_for("fast"), a).filters
         torch.testing.assert_close(torch.stack([one.precision[0, 0, :, 0, 0] for one in filters]), means)
+
+
+def test_the_statement_has_the_difference_that_other_steps_make_where_the_picture_is_seen():
+    grid = plan_tiles((120, 160), 80, 16, 8)
+
+    def constant(value: float) -> Callable[[tuple[int, int], tuple[int, int]], Tensor]:
+        return lambda rows, columns: torch.full((1, rows[1] - rows[0], columns[1] - columns[0]), value)
+
+    overlaps = Overlaps(((16, 104), (16, 144)))
+    usual = measure_seams(constant(0.5), constant(0.5), grid, overlaps)
+    assert (usual.largest, usual.places) == (0, 2)
+    for place in (None, (0, 0), (119, 159), (60, 80)):
+        other = OtherSteps(constant(0.6), 0.5, place)
+        found = measure_seams(constant(0.5), constant(0.5), grid, overlaps, other)
+        assert (found.largest, found.places) == (pytest.approx(0.05 * 255, rel=1e-5), 3)
 
 
 def test_a_pace_is_kept_for_its_noise(tmp_path):

@@ -137,7 +137,8 @@ def _around(
     grid: Grid, place: tuple[int, int], picture: tuple[Span, Span]
 ) -> tuple[tuple[Span, Span], tuple[Span, Span]]:
     """Rows and columns of a part around a place, and of its middle, as far as that is seen."""
-    spans = [_spans(*given) for given in zip(place, grid.size, grid.halos, strict=True)]
+    inside = [min(max(at, seen[0]), seen[1] - 1) for at, seen in zip(place, picture, strict=True)]
+    spans = [_spans(*given) for given in zip(inside, grid.size, grid.halos, strict=True)]
     near = [(max(inner[0], seen[0]), min(inner[1], seen[1])) for (_, inner), seen in zip(spans, picture, strict=True)]
     return (spans[0][0], spans[1][0]), (near[0], near[1])
 
