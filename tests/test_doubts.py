@@ -15,6 +15,8 @@ from pnpladmm.workshop.training import doubts
 from pnpladmm.workshop.training.doubt_cases import FACTORS, KINDS, SCENES, doubt_case, made_scene, measure
 from pnpladmm.workshop.training.doubts import Row, fit, judged, read_rows
 
+NUMBERS = {"alone", "suspect", "wrong", "factor", "gain", "lowest", "highest"}
+
 
 def crop() -> torch.Tensor:
     rows, columns = torch.meshgrid(*[torch.arange(224, dtype=torch.float64)] * 2, indexing="ij")
@@ -29,6 +31,7 @@ def row(number: int, rng: np.random.Generator) -> Row:
         psnr = 30 - 4 * wrong - 4 * np.abs(logs - wrong)
         evidence = rng.standard_normal((len(FACTORS), len(NAMES)))
         evidence[:, NAMES.index("raised")] = logs
+        evidence[:, NAMES.index("compressed")] = number % 2
         evidence[:, NAMES.index("explained")] = 3 * (wrong - logs) + 0.1 * rng.standard_normal(len(FACTORS))
         found[which] = {"psnr": psnr.tolist(), "evidence": evidence.tolist()}
     return found
@@ -44,9 +47,9 @@ def test_the_fit_finds_what_is_there() -> None:
 
 
 def test_the_shipped_coefficients_fit_the_evidence() -> None:
-    assert set(coefficients()) == {"wrong", "factor", "gain", "lowest", "highest"}
+    assert set(coefficients()) == NUMBERS
     for name, values in coefficients().items():
-        assert len(values) == len(NAMES) + (name not in ("lowest", "highest"))
+        assert len(values) == len(NAMES) * (1 + (name == "wrong")) + (name not in ("lowest", "highest"))
         assert all(math.isfinite(value) for value in values)
 
 
@@ -86,4 +89,4 @@ def test_a_fit_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(read_rows([tmp_path / "doubts.cases.jsonl"])) == 12
     doubts.train_doubts(out, 13, say=lambda _: None)
     assert asked == list(range(13))
-    assert set(json.loads(out.read_text())) == {"wrong", "factor", "gain", "lowest", "highest"}
+    assert set(json.loads(out.read_text())) == NUMBERS

@@ -16,7 +16,17 @@ from torch import Tensor
 
 from pnpladmm.data_terms import Gaussian, WeightedGaussian
 from pnpladmm.restoration.policy import Prepared
-from pnpladmm.restoration.psf_error import DOUBTFUL, doubt, evidence, expected_gain, is_wrong, known_error, residual
+from pnpladmm.restoration.psf_error import (
+    DOUBTFUL,
+    TRIAL,
+    doubt,
+    evidence,
+    expected_gain,
+    is_suspect,
+    is_wrong,
+    known_error,
+    residual,
+)
 from pnpladmm.restoration.psf_score import psf_score
 from pnpladmm.restoration.signs import detail_of, signs_of
 from pnpladmm.solvers import Annealed, Certificate, Level, Problem, Result, Status
@@ -33,6 +43,10 @@ UNEXPLAINED = 1.5
 """A residual that is larger than so many times the noise, as it was raised, explains nothing."""
 MUCH = 3.0
 """A noise level that is raised by more than this factor is worth a warning, less is worth a note."""
+GENTLE = 3.3
+"""With a PSF that is called wrong the noise level is raised by this factor at least."""
+LARGEST = 1 << 22
+"""Samples: larger pictures get no restoration on trial, which would need more memory."""
 LARGEST_FACTOR, STRONGEST = 12.0, 0.5
 """The noise level is raised by this factor at most, and not beyond this level."""
 ASKED = 0.7
@@ -76,16 +90,21 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         if Status.STOPPED in result.statuses:  # nobody waits for a better picture
             withdrawn = none
             break
-        signs = signs_of(prepared.problem, result.image, prepared.noise)
-        if signs is None:
+        known = known_of(prepared, result, before)
+        if known is None:
             break
-        score = psf_score(prepared.problem, result.image, prepared.noise)
-        known = evidence(signs, score, before, result.method.calls)
         verdict = judge(known, prepared.noise, before, strength)
         whole = ~torch.tensor([status.failed for status in result.statuses])
         again = whole & verdict.again
         if left == REPEATS:
             wrong, poor = whole & verdict.wrong, whole & verdict.worse
+            if bool((whole & is_suspect(known).cpu()).any()) and prepared.problem.observed.numel() <= LARGEST:
+                found = _on_trial(attempt, prepared, known)
+                if isinstance(found, Result):
+                    result = found
+                    break
+                wrong = whole & found
+            verdict, again = verdict.with_wrong(wrong, before), again | wrong
         doubted = doubted | again | wrong
         withdrawn = whole & doubted & verdict.worse
         if not left or not bool(again.any()):
@@ -96,6 +115,26 @@ def never_worse(attempt: Attempt, prepared: Prepared, strength: float = 1.0) -> 
         result, notes = attempt(prepared)
     words = words_on(before, prepared.noise, wrong, poor & ~doubted, withdrawn)
     return Judged(prepared, result, withdrawn, (*notes, *words.notes), words.warnings)
+
+
+def known_of(prepared: Prepared, result: Result, before: Tensor) -> Tensor | None:
+    """The evidence (B, K) about restored pictures, whose level was `before` at first; None where there is none."""
+    signs = signs_of(prepared.problem, result.image, prepared.noise)
+    if signs is None or not isinstance(result.method, Annealed):
+        return None
+    score, jpeg = psf_score(prepared.problem, result.image, prepared.noise), prepared.model.jpeg
+    return evidence(signs, score, before, result.method.calls, None if jpeg is None else jpeg > 0)
+
+
+def _on_trial(attempt: Attempt, prepared: Prepared, known: Tensor) -> Tensor | Result:
+    """Which PSFs are wrong by a gentle restoration, too, (B,); or that restoration, if it was stopped."""
+    gentle = raised(prepared, (TRIAL**2 - 1) ** 0.5 * prepared.noise)
+    result, _ = attempt(gentle)
+    if Status.STOPPED in result.statuses:
+        return result
+    more = known_of(gentle, result, prepared.noise)
+    assert more is not None  # there was some about the first one
+    return (is_suspect(known) & is_wrong(known, more)).cpu()
 
 
 @dataclass(frozen=True)
@@ -111,6 +150,11 @@ class Verdict:
     wrong: Tensor
     """Is the PSF likely so wrong that much is lost? To be asked of the first restoration."""
 
+    def with_wrong(self, wrong: Tensor, before: Tensor) -> Verdict:
+        """Restore pictures with a PSF that is `wrong` (B,) again, and gently enough; their level was `before`."""
+        level = torch.where(wrong.to(before.device), torch.maximum(self.level, GENTLE * before), self.level)
+        return replace(self, again=self.again | wrong, level=level.clamp_max(STRONGEST), wrong=wrong)
+
 
 def judge(known: Tensor, noise: Tensor, before: Tensor, strength: float) -> Verdict:
     """The verdict on what is known (B, K) of pictures restored with the levels `noise`, at first `before`, (B,)."""
@@ -120,7 +164,7 @@ def judge(known: Tensor, noise: Tensor, before: Tensor, strength: float) -> Verd
     level = torch.maximum(noise, torch.minimum(doubts.exp() * noise, most))
     worse = (expected_gain(known) < LEAST_GAIN) | (doubts >= allowed + HOPELESS).to(known.device)
     worse = worse | (residual(known) > UNEXPLAINED)
-    return Verdict(again.cpu(), level, worse.cpu(), (is_wrong(known) > 0).cpu())
+    return Verdict(again.cpu(), level, worse.cpu(), is_wrong(known).cpu())
 
 
 def raised(prepared: Prepared, error: Tensor) -> Prepared:

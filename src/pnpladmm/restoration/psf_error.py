@@ -1,13 +1,15 @@
 """A PSF that does not fit: seen in the restored picture, and answered by trusting the data less.
 
-Three numbers are linear in the same evidence: how much higher the noise level should be, whether the PSF is wrong, and
-how much better than the observation the picture is. Their coefficients (doubts.json) were fitted to blurred crops with
-right and wrong PSFs by `pnpladmm train doubts` (docs/notes/2026-11-20-wrong-psfs.md). The evidence is made of ratios,
-so it holds for pictures of any scale.
+Some numbers are linear in the same evidence: how much higher the noise level should be, how much better than the
+observation the picture is, and whether the PSF is wrong. The last one is asked in two steps: what looks suspect after
+the first restoration gets a gentle one on trial, and the evidence of both decides. The coefficients (doubts.json) were
+fitted to blurred crops with right and wrong PSFs by `pnpladmm train doubts` (docs/notes/2026-11-20-wrong-psfs.md). The
+evidence is made of ratios, so it holds for pictures of any scale.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 
@@ -25,21 +27,24 @@ DOUBTFUL = 0.3
 """From here on a restoration is done again."""
 LEAST = 0.05
 """This share of the noise level is added to what may be 0."""
+TRIAL = 5.0
+"""The noise level of the restoration on trial, in units of that of the first one."""
 USUAL_CALLS = 8
 """Of the denoiser."""
 SCORE = 0.3
 """This is added to a score, which is below 1 for noise."""
 NAMES = (
     "snr", "raised", "explained at worst", "explained", "explained in the middle", "error", "change", "beyond nearby",
-    "beyond", "detail", "peaks", "curvature", "residual", "moved", "haste",
+    "beyond", "detail", "peaks", "curvature", "residual", "moved", "compressed", "haste",
 )  # fmt: skip
 """What the evidence is made of, in this order."""
 
 
-def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int) -> Tensor:
+def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int, compressed: Tensor | None = None) -> Tensor:
     """Logarithms of ratios, (B, K), float64.
 
-    `before` (B,) is the noise level that was assumed at first, `calls` the number of denoiser calls.
+    `before` (B,) is the noise level that was assumed at first, `calls` the number of denoiser calls; pictures that are
+    `compressed` (B,) were JPEGs once.
     """
     level = before.double().to(signs.level)
     beyond = torch.minimum(signs.below, signs.above)
@@ -59,6 +64,7 @@ def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int) -> Tenso
         (signs.curvature + 2 * LEAST * level) / (signs.curvature_before + 2 * LEAST * level),
         signs.residual / level + LEAST,
         signs.moved / (signs.detail_before + 2 * LEAST * level) + LEAST,
+        torch.ones_like(level) if compressed is None else 1 + (math.e - 1) * compressed.to(level),  # 0 or 1 in the end
         torch.full_like(level, USUAL_CALLS / calls),
     )
     return torch.stack([value.to(level).clamp(1e-6, 1e6).log() for value in found], 1)
@@ -69,9 +75,17 @@ def doubt(known: Tensor) -> Tensor:
     return torch.nn.functional.softplus(linear("factor", known), beta=4)
 
 
-def is_wrong(known: Tensor) -> Tensor:
-    """Above 0 for pictures whose PSF is likely so wrong that more than 1 dB is lost, (B,)."""
-    return linear("wrong", known)
+def is_suspect(known: Tensor) -> Tensor:
+    """Is a restoration on trial worth while, to see whether the PSF is wrong? (B,); of three right PSFs one is."""
+    return linear("suspect", known) > 0
+
+
+def is_wrong(known: Tensor, gently: Tensor | None = None) -> Tensor:
+    """Is the PSF likely so wrong that more than 1 dB is lost? (B,).
+
+    From the evidence of the first restoration, and of one with `TRIAL` times its noise level where there was one.
+    """
+    return (linear("alone", known) if gently is None else linear("wrong", known, gently)) > 0
 
 
 def expected_gain(known: Tensor) -> Tensor:
@@ -84,15 +98,15 @@ def residual(known: Tensor) -> Tensor:
     return (known[:, NAMES.index("residual")] - known[:, NAMES.index("raised")]).exp()
 
 
-def linear(name: str, known: Tensor) -> Tensor:
-    """One of the three numbers, (B,). Evidence beyond what was seen in the fit counts no more than that."""
+def linear(name: str, *known: Tensor) -> Tensor:
+    """One of the numbers, (B,). Evidence beyond what was seen in the fit counts no more than that."""
     table = coefficients()
-    if len(table[name]) != known.shape[1] + 1:
-        raise ValueError(f"{FILE.name}: {len(table[name])} coefficients of {name}, {known.shape[1] + 1} expected")
     weights, low, high = (
-        torch.tensor(table[key], dtype=known.dtype, device=known.device) for key in (name, "lowest", "highest")
+        torch.tensor(table[key], dtype=known[0].dtype, device=known[0].device) for key in (name, "lowest", "highest")
     )
-    return torch.minimum(torch.maximum(known, low), high) @ weights[1:] + weights[0]
+    if len(weights) != 1 + len(known) * len(NAMES):
+        raise ValueError(f"{FILE.name}: {len(weights)} coefficients of {name}, {1 + len(known) * len(NAMES)} expected")
+    return torch.cat([torch.minimum(torch.maximum(v, low), high) for v in known], 1) @ weights[1:] + weights[0]
 
 
 @cache

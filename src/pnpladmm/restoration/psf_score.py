@@ -27,11 +27,12 @@ from itertools import product
 
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, pad
+from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
 from pnpladmm.data_terms import WeightedGaussian
 from pnpladmm.operators import LinearOperator, SpatiallyVaryingBlur
 from pnpladmm.operators.absolute_blur import FromBlur
+from pnpladmm.restoration.signs import OUTLIER
 from pnpladmm.solvers import Problem
 from pnpladmm.solvers.data_step import DataStep
 from pnpladmm.tiling.geometry import taken
@@ -47,8 +48,8 @@ PRIOR = (0.2, 0.2, 0.2, 0.2, 0.5)
 """Standard deviation of changes: shares of the size, and pixels squared of blur."""
 MARGIN = 8
 """This part of the shorter side is left out at each border."""
-OUTLIER = 5.0
-"""Residuals count up to so many times the noise: single pixels are not to decide."""
+APART = 8
+"""Pixels that are this near to pixels that do not count are left out: JPEG spreads what saturated ones hold."""
 STEPS, TOLERANCE = 12, 1e-2
 """Of conjugate gradient."""
 LARGEST, SIDE, PLACES = 512 * 512, 256, 2
@@ -138,6 +139,8 @@ def _tested(problem: Problem, image: Tensor, level: Tensor) -> tuple[Tensor, Ten
     margin = min(y.shape[-2:]) // MARGIN
     inner = (slice(None), slice(None), slice(margin, y.shape[-2] - margin), slice(margin, y.shape[-1] - margin))
     C, L, Q = torch.cat(changes, 1)[inner].double(), left[inner].double(), torch.cat(filtered, 1)[inner].double()
+    near = max_pool2d((weights <= 0).to(y), 2 * APART + 1, 1, APART)[inner] > 0
+    C = torch.where(near, 0.0, C)
     S, F = C * L, (C.unsqueeze(2) * Q.unsqueeze(1)).flatten(1, 2)
     variance = level.to(C).square()
     t, _ = _solved(S.sum((-2, -1)), F.sum((-2, -1)), variance)

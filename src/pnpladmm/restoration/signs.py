@@ -18,6 +18,8 @@ WINDOW = 9
 """Detail is what differs from the mean over a window of this side, in pixels."""
 NEAR = 19
 """Side of the window in which the range of the observation is the range nearby, in pixels."""
+OUTLIER = 5.0
+"""Residuals count up to so many times the noise level: a few pixels are not to decide."""
 LARGEST, BAND = 1 << 22, 64
 """Of pictures with more pixels, bands of so many rows are looked at, with about so many pixels together."""
 
@@ -29,7 +31,7 @@ class Signs:
     level: Tensor
     """The noise level of the restoration."""
     residual: Tensor
-    """`y - Hx`."""
+    """`y - Hx`, where single pixels count up to `OUTLIER` times the level."""
     below: Tensor
     """How far pixels lie below the darkest of the observation."""
     above: Tensor
@@ -80,8 +82,14 @@ def signs_in(
         low, high = torch.stack(lows).amin(0).double(), torch.stack(highs).amax(0).double()
     else:
         low, high = (torch.full((len(y), 1, 1, 1), end, dtype=torch.float64, device=y.device) for end in ends)
+    most = OUTLIER * level.double().view(-1, 1, 1, 1).to(y.device)
     # Plane by plane, in float64: all of them together would need gigabytes.
-    sums = torch.stack([_sums(y[:, i], x[:, i], mean[:, i], counts[:, i], low, high) for i in planes]).sum(0)
+    sums = torch.stack(
+        [
+            _sums(y[:, i], x[:, i], (y[:, i].double() - mean[:, i]).clamp(-most, most), counts[:, i], low, high)
+            for i in planes
+        ]
+    ).sum(0)
     number, inner = sums[:2].clamp_min(1)
     squares, bends = sums[2:10] / number, sums[10:] / inner
     residual, below, above, detail, detail_before, moved, under, over = squares.sqrt()
@@ -101,12 +109,12 @@ def signs_in(
     )
 
 
-def _sums(y: Tensor, x: Tensor, mean: Tensor, counts: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def _sums(y: Tensor, x: Tensor, left: Tensor, counts: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """What the signs are made of, summed over one plane (B, 1, h, w): (14, B)."""
-    y, x, mean = y.double(), x.double(), mean.double()
+    y, x, left = y.double(), x.double(), left.double()
     bends, inner = _laplacian(x), counts[..., 1:-1, 1:-1]
     outside = ((low - x).clamp_min(0), (x - high).clamp_min(0))
-    roots = (y - mean, *outside, _detail(x), _detail(y), x - y, *_beyond(y, x, counts))
+    roots = (left, *outside, _detail(x), _detail(y), x - y, *_beyond(y, x, counts))
     values = [counts.double(), inner.double()]
     values += [root.square() * counts for root in roots]
     values += [value * inner for value in (bends.abs(), _laplacian(y).abs(), bends**2, bends**4)]

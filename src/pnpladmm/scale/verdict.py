@@ -111,6 +111,7 @@ def _settled(settings: Settings, decisions: Decisions, see: See) -> Verdict:
         verdict = judge(evidence(signs, _joined(scores), before, calls), level, before, settings.strength)
         if not attempt:
             wrong, poor = verdict.wrong, verdict.worse
+            verdict = verdict.with_wrong(wrong, before)
         doubted = doubted | verdict.again | wrong
         withdrawn = doubted & verdict.worse
         if attempt == REPEATS or not bool(verdict.again):

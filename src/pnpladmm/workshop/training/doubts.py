@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from pnpladmm.files import write_text
-from pnpladmm.restoration.never_worse import HOPELESS, LEAST_GAIN, MUCH, REPEATS, UNEXPLAINED
-from pnpladmm.restoration.psf_error import DOUBTFUL, NAMES, residual
+from pnpladmm.restoration.never_worse import GENTLE, HOPELESS, LEAST_GAIN, MUCH, REPEATS, UNEXPLAINED
+from pnpladmm.restoration.psf_error import DOUBTFUL, NAMES, TRIAL, residual
 from pnpladmm.workshop.experiments.dataset import load_dataset
 from pnpladmm.workshop.training.doubt_cases import FACTORS, measure
 
 LOST = 1.0
 """A wrong PSF is one that costs more than this, in dB."""
-FALSE = 0.03
-"""The share of right PSFs that may be called wrong."""
+FALSE, TRIED = 0.04, 0.3
+"""The shares of right PSFs that are called wrong, and that get a restoration on trial."""
 SURE = 0.25
 """The gain is the one that this share of the pictures does not reach."""
 RARE = 0.005
@@ -65,19 +65,37 @@ def read_rows(paths: Iterable[Path]) -> list[Row]:
 def fit(rows: list[Row]) -> dict[str, list[float]]:
     """The coefficients of all three numbers."""
     first = [_first(row, which) for row in rows for which in _sides(row) if row.get("truth", 1) == 1]
-    known, lost, is_right = (torch.tensor(list(part), dtype=torch.float64) for part in zip(*first, strict=True))
-    counts = (is_right > 0) | (lost > LOST)
-    wrong = fitted(known[counts], lambda value: _logistic(value, (lost > LOST)[counts]))
-    clear = torch.quantile(_of(wrong, known[is_right > 0]), 1 - FALSE)
-    wrong[0] -= clear
+    known, gently, lost, right = (torch.tensor(list(part), dtype=torch.float64) for part in zip(*first, strict=True))
+    both, is_right, is_lost = torch.cat([known, gently], 1), right > 0, lost > LOST
+    counts = is_right | is_lost
+    alone = fitted(known[counts], lambda value: _logistic(value, is_lost[counts]))
+    wrong = fitted(both[counts], lambda value: _logistic(value, is_lost[counts]))
     runs = [run for row in rows for which in _sides(row) for run in _runs(row, which)]
-    known, gains, curves, weights = (torch.tensor(list(part), dtype=torch.float64) for part in zip(*runs, strict=True))
-    at = known[:, NAMES.index("raised")].exp().clamp(FACTORS[0], FACTORS[-1]).log()
-    factor = fitted(known, lambda value: (weights * _loss(value, at, curves)).sum() / weights.sum())
-    gain = fitted(known, lambda value: _pinball(gains - value))
-    ends = torch.quantile(known, torch.tensor([RARE, 1 - RARE], dtype=torch.float64), 0)
-    found = {"wrong": wrong, "factor": factor, "gain": gain, "lowest": ends[0], "highest": ends[1]}
+    seen, gains, curves, weights = (torch.tensor(list(part), dtype=torch.float64) for part in zip(*runs, strict=True))
+    at = seen[:, NAMES.index("raised")].exp().clamp(FACTORS[0], FACTORS[-1]).log()
+    ends = torch.quantile(seen, torch.tensor([RARE, 1 - RARE], dtype=torch.float64), 0)
+    found = {
+        "alone": placed(alone, known[is_right], FALSE),
+        "suspect": placed(alone, known[is_right], TRIED),
+        "wrong": placed(wrong, both[is_right], FALSE),
+        "factor": fitted(seen, lambda value: (weights * _loss(value, at, curves)).sum() / weights.sum()),
+        "gain": fitted(seen, lambda value: _pinball(gains - value)),
+        "lowest": ends[0],
+        "highest": ends[1],
+    }
     return {name: value.tolist() for name, value in found.items()}
+
+
+def placed(coefficients: Tensor, right: Tensor, share: float) -> Tensor:
+    """The coefficients with a constant by which so large a share of right PSFs is above 0, JPEGs and others alike."""
+    found, values, jpeg = coefficients.clone(), _of(coefficients, right), right[:, NAMES.index("compressed")] > 0
+    limits = [torch.quantile(values[group], 1 - share) if bool(group.any()) else None for group in (~jpeg, jpeg)]
+    plain = limits[0] if limits[0] is not None else limits[1]
+    assert plain is not None
+    found[0] -= plain
+    if limits[1] is not None:
+        found[1 + NAMES.index("compressed")] -= limits[1] - plain
+    return found
 
 
 def fitted(known: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
@@ -139,7 +157,10 @@ def _end(row: Row, which: str, table: dict[str, Tensor]) -> dict[str, float]:
             break
         again, at = True, int((logs - (logs[at] + doubts[at]).clamp_max(logs[-1])).abs().argmin())
     doubtful = bool(_of(table["gain"], known)[0] < LEAST_GAIN)
-    warned = bool(_of(table["wrong"], known)[0] > 0)
+    both = torch.cat([known[0], known[FACTORS.index(TRIAL)]])
+    warned = bool(_of(table["suspect"], known)[0] > 0) and bool(_of(table["wrong"], both) > 0)
+    if warned:
+        again, at = True, max(at, FACTORS.index(GENTLE))
     hopeless = bool(_of(table["gain"], known)[at] < LEAST_GAIN) or bool(doubts[at] > DOUBTFUL + HOPELESS)
     hopeless = hopeless or bool(residual(known)[at] > UNEXPLAINED)
     withdrawn = (again or warned) and hopeless
@@ -162,9 +183,11 @@ def _sides(row: Row) -> tuple[str, ...]:
     return ("right",) if row["kind"].startswith("shift") else ("right", "wrong")
 
 
-def _first(row: Row, which: str) -> tuple[list[float], float, float]:
-    """The evidence at the first level, the loss against the right PSF in dB, and whether this is the right one."""
-    return row[which]["evidence"][0], row["right"]["psnr"][0] - row[which]["psnr"][0], float(which == "right")
+def _first(row: Row, which: str) -> tuple[list[float], list[float], float, float]:
+    """The evidence of the first run and of the one on trial, the loss in dB, and whether this is the right PSF."""
+    loss = row["right"]["psnr"][0] - row[which]["psnr"][0]
+    found = row[which]["evidence"]
+    return found[0], found[FACTORS.index(TRIAL)], loss, float(which == "right")
 
 
 def _runs(row: Row, which: str) -> list[tuple[list[float], float, list[float], float]]:
