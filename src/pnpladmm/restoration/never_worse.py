@@ -122,8 +122,8 @@ def known_of(prepared: Prepared, result: Result, before: Tensor) -> Tensor | Non
     signs = signs_of(prepared.problem, result.image, prepared.noise)
     if signs is None or not isinstance(result.method, Annealed):
         return None
-    score, jpeg = psf_score(prepared.problem, result.image, prepared.noise), prepared.model.jpeg
-    return evidence(signs, score, before, result.method.calls, None if jpeg is None else jpeg > 0)
+    score = psf_score(prepared.problem, result.image, prepared.noise)
+    return evidence(signs, score, before, result.method.calls, prepared.model.jpeg)
 
 
 def _on_trial(attempt: Attempt, prepared: Prepared, known: Tensor) -> Tensor | Result:

@@ -40,11 +40,11 @@ NAMES = (
 """What the evidence is made of, in this order."""
 
 
-def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int, compressed: Tensor | None = None) -> Tensor:
+def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int, jpeg: Tensor | None = None) -> Tensor:
     """Logarithms of ratios, (B, K), float64.
 
-    `before` (B,) is the noise level that was assumed at first, `calls` the number of denoiser calls; pictures that are
-    `compressed` (B,) were JPEGs once.
+    `before` (B,) is the noise level that was assumed at first, `calls` the number of denoiser calls, `jpeg` (B,)
+    the level of the errors of JPEG compression.
     """
     level = before.double().to(signs.level)
     beyond = torch.minimum(signs.below, signs.above)
@@ -64,7 +64,7 @@ def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int, compress
         (signs.curvature + 2 * LEAST * level) / (signs.curvature_before + 2 * LEAST * level),
         signs.residual / level + LEAST,
         signs.moved / (signs.detail_before + 2 * LEAST * level) + LEAST,
-        torch.ones_like(level) if compressed is None else 1 + (math.e - 1) * compressed.to(level),  # 0 or 1 in the end
+        torch.ones_like(level) if jpeg is None else torch.where(jpeg.to(level) > 0, math.e, 1.0),  # 1 or 0 in the end
         torch.full_like(level, USUAL_CALLS / calls),
     )
     return torch.stack([value.to(level).clamp(1e-6, 1e6).log() for value in found], 1)

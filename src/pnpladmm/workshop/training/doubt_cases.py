@@ -116,7 +116,7 @@ def _at_levels(case: DoubtCase, blur: Blur, device: str) -> dict[str, Any]:
     images = prepared.problem.crop_to_observed(result.image)
     return {
         "psnr": [_psnr(case, image[None]) for image in images],
-        "evidence": evidence(signs, score, noise.expand(len(levels)), case.calls, prepared.model.jpeg > 0).tolist(),
+        "evidence": evidence(signs, score, noise.expand(len(levels)), case.calls, prepared.model.jpeg).tolist(),
         "noise": 255 * float(noise[0]),
     }
 
