@@ -62,6 +62,8 @@ def test_a_given_saturation_holds_for_the_sharp_picture_too() -> None:
         for blur in (pl.estimate_blur(blurred, "sharp", sharp=sharp, saturation=s, field="one") for s in (None, 2.0))
     ]
     assert pixels[0] < 0.99 * pixels[1]
+    finer = (sharp.clip(0, 1) * 65535).astype(np.uint16)  # other numbers, another limit
+    assert pl.estimate_blur(blurred, "sharp", sharp=finer, saturation=2.0, field="one").uncertainty is not None
 
 
 def test_one_kernel_the_right_way_round() -> None:

@@ -36,7 +36,7 @@ class Scene:
     linear: bool = False
     """The pixels are linear light."""
     saturation: float | None = None
-    """The value from which pixels are saturated, as the user gave it; it holds for other pictures of the scene too."""
+    """The value from which pixels are saturated, as the user gave it, in the numbers of the file."""
     device: torch.device | str = "cpu"
     """Where ways that compute with torch do so."""
 

@@ -93,7 +93,10 @@ class Sharp(Way):
     def estimate(self, scene: Scene, tell: Tell) -> Blur:
         """The blur, with its error from two halves of the pixels."""
         tell("match", 0.0)
-        pages = read_pages(self.sharp, None, scene.linear, scene.saturation)
+        pages = read_pages(self.sharp, None, scene.linear, None)
+        given, other = (np.dtype(picture.dtype) for picture in (scene.picture, pages[0].picture))
+        if scene.saturation is not None and (given == other or given.kind == other.kind == "f"):  # in the same numbers
+            pages = read_pages(self.sharp, None, scene.linear, scene.saturation)
         reference = chosen_page(pages, 0 if len(pages) == 1 else scene.page, pages[0].name)
         assert reference is not None  # a page was named
         pair = match(scene, reference, self.side)
