@@ -29,6 +29,8 @@ LEAST = 0.05
 """This share of the noise level is added to what may be 0."""
 TRIAL = 5.0
 """The noise level of the restoration on trial, in units of that of the first one."""
+LOCAL = 3.0
+"""In JPEGs a place counts up to so many times the median: the errors of compression differ from place to place."""
 USUAL_CALLS = 8
 """Of the denoiser."""
 SCORE = 0.3
@@ -49,11 +51,13 @@ def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int, jpeg: Te
     level = before.double().to(signs.level)
     beyond = torch.minimum(signs.below, signs.above)
     raised = signs.level / level  # the score is in units of the level that the picture was restored with
+    is_jpeg = torch.zeros_like(level) > 0 if jpeg is None else jpeg.to(level) > 0
+    most = torch.where(is_jpeg, LOCAL * score.middle + SCORE, torch.inf)
     found = (
         signs.detail_before / level,
         raised,
-        raised.square() * score.worst + SCORE,
-        raised.square() * score.local + SCORE,
+        raised.square() * torch.minimum(score.worst, most) + SCORE,
+        raised.square() * torch.minimum(score.local, most) + SCORE,
         raised.square() * score.middle + SCORE,
         raised * score.error + LEAST,
         score.change + LEAST,
@@ -64,7 +68,7 @@ def evidence(signs: Signs, score: PsfScore, before: Tensor, calls: int, jpeg: Te
         (signs.curvature + 2 * LEAST * level) / (signs.curvature_before + 2 * LEAST * level),
         signs.residual / level + LEAST,
         signs.moved / (signs.detail_before + 2 * LEAST * level) + LEAST,
-        torch.ones_like(level) if jpeg is None else torch.where(jpeg.to(level) > 0, math.e, 1.0),  # 1 or 0 in the end
+        torch.where(is_jpeg, math.e, 1.0).to(level),  # 1 or 0 in the end
         torch.full_like(level, USUAL_CALLS / calls),
     )
     return torch.stack([value.to(level).clamp(1e-6, 1e6).log() for value in found], 1)

@@ -157,7 +157,10 @@ def _solved(S: Tensor, F: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     F = F.reshape(*S.shape, S.shape[-1])
     likely = torch.diag(torch.tensor(PRIOR, dtype=S.dtype, device=S.device) ** -2)
     least = variance[..., None, None].clamp_min(torch.finfo(S.dtype).tiny)
-    t = torch.linalg.solve((F + F.transpose(-1, -2)) / 2 + least * likely, S)
+    # Few steps of conjugate gradient leave `Q` a little asymmetric and indefinite; `C^T Q C` is neither.
+    size, axes = torch.linalg.eigh((F + F.transpose(-1, -2)) / 2)
+    F = (axes * size.clamp_min(0).unsqueeze(-2)) @ axes.transpose(-1, -2)
+    t = torch.linalg.solve(F + least * likely, S)
     return t, (S * t).sum(-1).clamp_min(0) / least[..., 0, 0]
 
 
