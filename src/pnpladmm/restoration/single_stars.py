@@ -28,6 +28,8 @@ OTHERS, WIDE = 0.15, 0.05
 LEAST_WIDTH, UNSURE, FEWEST = 0.25, 0.5, 4
 """The least variance of sources that are no points: points that are shared by four pixels have 1/6. It is told by so
 many stars at least that know theirs to `UNSURE`."""
+OF_MEDIAN = 1.25
+"""The noise of a median of n numbers is this times theirs, divided by the root of n."""
 NARROW = 3
 """So many sizes of sources are narrow, the points among them."""
 REACH, STEPS = 8, 4
@@ -68,9 +70,12 @@ def common_width(problem: Problem, result: Result) -> Tensor | None:
     ]
     found = atoms.width.clone()
     for number in range(problem.pictures):
-        known = [star.width for star in stars if star.picture == number]
+        known = np.array([(star.width, star.width_error) for star in stars if star.picture == number])
         if len(known) >= FEWEST:
-            found[number] += float(np.median(known))
+            middle, error = np.median(known, 0)
+            # Wide spots taken for points are a larger fault than points taken for wide spots: doubt is for the spots.
+            unsure = OF_MEDIAN * error / np.sqrt(len(known))
+            found[number] += float(max(middle, min(LEAST_WIDTH, middle + unsure)))
     # Once found it is only refined: the second estimate is about what the first one left.
     found = torch.where(atoms.width > 0, found.clamp_min(LEAST_WIDTH), found)
     found = torch.where(found >= LEAST_WIDTH, found.clamp_max(WIDEST), 0.0)
