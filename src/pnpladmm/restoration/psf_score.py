@@ -154,7 +154,8 @@ def _tested(problem: Problem, image: Tensor, level: Tensor) -> tuple[Tensor, Ten
 
 def _solved(S: Tensor, F: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """`t` and `T` from `C^T Q r` (..., J) and `C^T Q C` (..., J * J)."""
-    F = F.reshape(*S.shape, S.shape[-1])
+    # A run that failed is judged by its status; its numbers are not to stop the others.
+    S, F = (torch.nan_to_num(v, 0.0, 0.0, 0.0) for v in (S, F.reshape(*S.shape, S.shape[-1])))
     likely = torch.diag(torch.tensor(PRIOR, dtype=S.dtype, device=S.device) ** -2)
     least = variance[..., None, None].clamp_min(torch.finfo(S.dtype).tiny)
     # Few steps of conjugate gradient leave `Q` a little asymmetric and indefinite; `C^T Q C` is neither.

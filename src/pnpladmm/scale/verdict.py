@@ -110,8 +110,7 @@ def _settled(settings: Settings, decisions: Decisions, see: See) -> Verdict:
         signs = signs_in(y, x, mean, counts > 0, level, decisions.extremes)
         verdict = judge(evidence(signs, _joined(scores), before, calls), level, before, settings.strength)
         if not attempt:
-            wrong, poor = verdict.wrong, verdict.worse
-            verdict = verdict.with_wrong(wrong, before)
+            poor = verdict.worse  # whether the PSF is wrong needs a restoration on trial
         doubted = doubted | verdict.again | wrong
         withdrawn = doubted & verdict.worse
         if attempt == REPEATS or not bool(verdict.again):
