@@ -126,6 +126,5 @@ def _settled(settings: Settings, decisions: Decisions, see: See) -> Verdict:
 
 
 def _joined(scores: tuple[Array, ...]) -> PsfScore:
-    """One score of those of some tiles: the worst place of all, and what is usual."""
-    worst, local, *others = torch.from_numpy(np.stack(scores)).double().T
-    return PsfScore(worst.amax().view(1), local.amax().view(1), *(value.median().view(1) for value in others))
+    """One score of those of some tiles: what is usual."""
+    return PsfScore(*(value.median().view(1) for value in torch.from_numpy(np.stack(scores)).double().T))
