@@ -52,6 +52,9 @@ LARGEST_FACTOR, STRONGEST = 12.0, 0.5
 ASKED = 0.7
 """Who asks for less smoothing by `strength` gets it, up to a doubt of this much more."""
 
+NO_FIT = "the PSF does not fit the picture, or the noise is stronger than assumed"
+"""How the warning about a PSF that is called wrong begins."""
+
 Attempt: TypeAlias = Callable[[Prepared], tuple[Result, tuple[str, ...]]]
 """A restoration and notes on it; its picture is on the problem's own domain and in the numbers of the observation."""
 
@@ -241,8 +244,7 @@ def words_on(before: Tensor, after: Tensor, wrong: Tensor, poor: Tensor, withdra
                 "is not centred, turned or mirrored, or the noise is stronger than assumed"
             )
         elif told_wrong or last > MUCH * first:
-            said = "the PSF does not fit the picture, or the noise is stronger than assumed"
-            warnings.append(f"{said}: {gently}" if gently else said)
+            warnings.append(f"{NO_FIT}: {gently}" if gently else NO_FIT)
         elif little:
             said = (
                 "the restoration may be no better than the picture: it has little blur, or the noise is not as assumed"
