@@ -10,15 +10,19 @@ from pnpladmm.scale import Settings
 
 
 def write_scene(folder: Path) -> None:
-    """A grey picture of 16 bits as TIFF and as zarr with chunks of odd sizes, and its PSF."""
+    """A grey picture of 16 bits as TIFF and as zarr with chunks of odd sizes, one with edges as TIFF, and their PSF."""
     import zarr
 
     y, x = np.mgrid[:160, :300] / 40
-    sharp = 0.4 + 0.2 * np.sin(x * y) + 0.3 * ((2 * x).astype(int) + (1.5 * y).astype(int)) % 3 / 3
-    blurred = torch.nn.functional.avg_pool2d(torch.tensor(sharp)[None, None], 5, 1, 2, count_include_pad=False)[0, 0]
-    noisy = blurred.numpy() + 0.01 * np.random.default_rng(0).normal(size=sharp.shape)
-    samples = (noisy.clip(0, 1) * 65535).round().astype(np.uint16)
-    tifffile.imwrite(folder / "in.tif", samples, tile=(64, 64))
+    smooth = 0.5 + 0.2 * np.sin(x * y) + 0.1 * np.sin(9 * x + y) + 0.1 * np.sin(7 * y - x)
+    edges = 0.4 + 0.2 * np.sin(x * y) + 0.3 * ((2 * x).astype(int) + (1.5 * y).astype(int)) % 3 / 3
+    for name, sharp in (("edges.tif", edges), ("in.tif", smooth)):
+        blurred = torch.nn.functional.avg_pool2d(torch.tensor(sharp)[None, None], 5, 1, 2, count_include_pad=False)[
+            0, 0
+        ]
+        noisy = blurred.numpy() + 0.01 * np.random.default_rng(0).normal(size=sharp.shape)
+        samples = (noisy.clip(0, 1) * 65535).round().astype(np.uint16)
+        tifffile.imwrite(folder / name, samples, tile=(64, 64))
     array = zarr.create_array(folder / "in.zarr", shape=samples.shape, chunks=(70, 90), dtype="uint16")
     array[:] = samples
     np.save(folder / "psf.npy", np.ones((5, 5)) / 25)

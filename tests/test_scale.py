@@ -114,9 +114,9 @@ def test_hot_pixels_are_found_as_in_memory(scene, tmp_path):
 @pytest.mark.parametrize(("side", "noise", "withdrawn"), [(15, 0.01, True), (5, 0.003, False)])
 def test_a_wrong_psf_or_noise_has_the_same_consequences_as_in_memory(scene, tmp_path, side, noise, withdrawn):
     np.save(tmp_path / "given.npy", np.ones((side, side)) / side**2)
-    given = settings(scene, blur=str(tmp_path / "given.npy"), noise=noise, iterations=4, denoiser="light")
+    given = settings(scene, "edges.tif", blur=str(tmp_path / "given.npy"), noise=noise, iterations=4, denoiser="light")
     done = restore_large(given, tmp_path / "out.npy", side=256)
-    whole = pl.restore(scene / "in.tif", tmp_path / "given.npy", noise=noise, iterations=4, denoiser="light")
+    whole = pl.restore(scene / "edges.tif", tmp_path / "given.npy", noise=noise, iterations=4, denoiser="light")
     assert (done.done.status is pl.Status.WITHDRAWN) is withdrawn is (whole.status is pl.Status.WITHDRAWN)
     assert done.noise == pytest.approx(float(whole.noise), rel=0.2)
     assert done.noise > 1.3 * noise
