@@ -121,7 +121,7 @@ def test_a_wrong_psf_or_noise_has_the_same_consequences_as_in_memory(scene, tmp_
     assert done.noise == pytest.approx(float(whole.noise), rel=0.2)
     assert done.noise > 1.3 * noise
     if withdrawn:
-        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), tifffile.imread(scene / "in.tif"))
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), tifffile.imread(scene / "edges.tif"))
         assert done.done.warnings == whole.warnings[:1]
     else:
         check = whole.checks[0]
@@ -131,7 +131,7 @@ def test_a_wrong_psf_or_noise_has_the_same_consequences_as_in_memory(scene, tmp_
 
 def test_a_right_psf_is_not_doubted_in_small_parts(scene, tmp_path):
     # What is looked at is darker and brighter than its own observation in places, but not than the whole picture.
-    done = restore_large(settings(scene, iterations=8), tmp_path / "out.npy", side=192)
+    done = restore_large(settings(scene, "edges.tif", iterations=8), tmp_path / "out.npy", side=192)
     assert done.noise == 0.01
     assert done.done.warnings == ()
 
