@@ -78,7 +78,12 @@ def test_runs_are_checked_or_proved_and_end_between_the_start_and_the_plain_fixe
             method = LeapingLADMM.certified(pl.anchored(inner, 0.4, start, mu), problem, SIGMA)
             result = pl.solve(problem, method.started_from_blurred(), 400, 1e-9, start=start)
             assert result.certificate.level is level
-            assert bool((result.history.lagrangian.diff(dim=0).nan_to_num(0) <= 1e-9).all())  # type: ignore[union-attr]
+            lagrangian = result.history.lagrangian
+            assert lagrangian is not None
+            changes = lagrangian.diff(dim=0)
+            known = changes[changes.isfinite()]  # the start has no value, and a picture that has converged has no more
+            assert len(known) >= 6
+            assert float(known.max()) <= 1e-9
             assert {status.label for status in result.statuses} == {"converged"}
             ends.append(float((result.image - start).norm()))
         assert ends[0] > ends[1] > ends[2] > 0
